@@ -1,0 +1,385 @@
+//! Decoding: tokens in, hidden states of all tokens out, sequences copied and removed whole.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clef_sys::{
+    LLAMA_FLASH_ATTN_TYPE_AUTO, LLAMA_FLASH_ATTN_TYPE_DISABLED, LLAMA_FLASH_ATTN_TYPE_ENABLED, llama_batch,
+    llama_context,
+};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::gguf::TensorType;
+use crate::model::{Message, Model, RawModel};
+use crate::tokenizer::Token;
+
+/// When attention runs as one fused operation (16-bit keys and values in its inner products).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FlashAttention {
+    /// Where the device supports it.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never: 1e-5 to the float32 reference instead of 2e-4.
+    Off,
+}
+
+/// The element type of cached keys or values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(missing_docs, reason = "the names are llama.cpp's")]
+pub enum CacheType {
+    F32,
+    #[default]
+    F16,
+    Bf16,
+    Q8_0,
+    Q5_1,
+    Q5_0,
+    Q4_1,
+    Q4_0,
+    Iq4Nl,
+}
+
+impl CacheType {
+    /// All types with the names that llama.cpp's flags use.
+    pub const NAMES: [(&'static str, Self); 9] = [
+        ("f32", Self::F32),
+        ("f16", Self::F16),
+        ("bf16", Self::Bf16),
+        ("q8_0", Self::Q8_0),
+        ("q5_1", Self::Q5_1),
+        ("q5_0", Self::Q5_0),
+        ("q4_1", Self::Q4_1),
+        ("q4_0", Self::Q4_0),
+        ("iq4_nl", Self::Iq4Nl),
+    ];
+
+    fn as_raw(self) -> clef_sys::ggml_type {
+        match self {
+            Self::F32 => clef_sys::GGML_TYPE_F32,
+            Self::F16 => clef_sys::GGML_TYPE_F16,
+            Self::Bf16 => clef_sys::GGML_TYPE_BF16,
+            Self::Q8_0 => clef_sys::GGML_TYPE_Q8_0,
+            Self::Q5_1 => clef_sys::GGML_TYPE_Q5_1,
+            Self::Q5_0 => clef_sys::GGML_TYPE_Q5_0,
+            Self::Q4_1 => clef_sys::GGML_TYPE_Q4_1,
+            Self::Q4_0 => clef_sys::GGML_TYPE_Q4_0,
+            Self::Iq4Nl => clef_sys::GGML_TYPE_IQ4_NL,
+        }
+    }
+
+    /// Bits that an element takes, block scales included.
+    pub fn bits(self) -> f64 {
+        let kind = TensorType::from_id(self.as_raw()).expect("ggml knows its cache types");
+        kind.block_bytes() as f64 * 8.0 / kind.block_elements() as f64
+    }
+}
+
+/// How a context is sized and run.
+#[derive(Debug, Clone)]
+pub struct ContextParams {
+    /// Cells of the attention cache, shared by all sequences, in tokens.
+    pub cells: u32,
+    /// The most tokens one [`Context::decode`] takes; compute buffers are sized for it.
+    pub chunk: u32,
+    /// Sequences that can be held at once. Each costs its recurrent state from the start.
+    pub sequences: u32,
+    /// Threads of the CPU backend.
+    pub threads: u32,
+    /// See [`FlashAttention`].
+    pub flash_attention: FlashAttention,
+    /// Element type of cached keys.
+    pub keys: CacheType,
+    /// Element type of cached values; quantized ones need flash attention.
+    pub values: CacheType,
+}
+
+/// A sequence slot of a context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SequenceId(pub u32);
+
+/// Asks a running [`Context::decode`] to stop at the next graph node. Any thread.
+#[derive(Debug, Clone, Default)]
+pub struct AbortHandle(Arc<AtomicBool>);
+
+impl AbortHandle {
+    /// Raises the flag; decodes fail with [`ErrorKind::Aborted`] until it is lowered.
+    pub fn abort(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Lowers the flag.
+    pub fn reset(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The memory of a model at work: key-value cells, recurrent states, compute buffers. One thread at a time.
+#[derive(Debug)]
+pub struct Context {
+    pointer: NonNull<llama_context>,
+    params: ContextParams,
+    width: usize,
+    vocabulary: usize,
+    abort: AbortHandle,
+    /// Position of the next token of each sequence; none after an aborted or failed decode.
+    next_positions: Vec<Option<u32>>,
+    batch: Batch,
+    /// Freed after the context.
+    _model: Arc<RawModel>,
+}
+
+// SAFETY: llama.cpp's contexts have no thread affinity; `&mut self` keeps them to one thread at a time.
+unsafe impl Send for Context {}
+
+/// Hidden states after the final norm, one row per token.
+#[derive(Debug, Clone, Copy)]
+pub struct HiddenStates<'a> {
+    /// `rows * width` values, row by row.
+    pub values: &'a [f32],
+    /// Values per row.
+    pub width: usize,
+}
+
+impl Context {
+    /// Allocates the memory for `params`.
+    ///
+    /// # Errors
+    /// If `params` make no sense together or memory runs out.
+    pub fn new(model: &Model, params: &ContextParams) -> Result<Self> {
+        for (what, value, limit) in [
+            ("cells", params.cells, 1 << 26),
+            ("a chunk of tokens", params.chunk, 1 << 16),
+            ("sequences", params.sequences, 256),
+            ("threads", params.threads, 512),
+        ] {
+            if value == 0 || value > limit {
+                return Err(Error::argument(format_args!("{what} must be 1 to {limit}, not {value}")));
+            }
+        }
+        let abort = AbortHandle::default();
+        // SAFETY: no requirements.
+        let mut raw = unsafe { clef_sys::llama_context_default_params() };
+        raw.n_ctx = params.cells;
+        raw.n_batch = params.chunk;
+        raw.n_ubatch = params.chunk;
+        raw.n_seq_max = params.sequences;
+        // No logits are ever asked for; by default buffers are sized for a whole chunk of vocabulary-wide rows.
+        raw.n_outputs_max = params.sequences;
+        raw.n_threads = params.threads as i32;
+        raw.n_threads_batch = params.threads as i32;
+        raw.embeddings = false;
+        raw.kv_unified = true;
+        raw.no_perf = true;
+        raw.type_k = params.keys.as_raw();
+        raw.type_v = params.values.as_raw();
+        raw.flash_attn_type = match params.flash_attention {
+            FlashAttention::Auto => LLAMA_FLASH_ATTN_TYPE_AUTO,
+            FlashAttention::On => LLAMA_FLASH_ATTN_TYPE_ENABLED,
+            FlashAttention::Off => LLAMA_FLASH_ATTN_TYPE_DISABLED,
+        };
+        raw.abort_callback = Some(should_abort);
+        raw.abort_callback_data = Arc::as_ptr(&abort.0).cast_mut().cast();
+
+        let mut pointer = std::ptr::null_mut();
+        let mut message = Message::default();
+        // SAFETY: the model is live and kept alive by this context; the abort flag lives as long as the context;
+        // `pointer` is valid for writes.
+        let status = unsafe {
+            clef_sys::clef_context_new(model.raw().as_ptr(), &raw const raw, &raw mut pointer, message.as_raw())
+        };
+        message.check(status, "the context cannot be made")?;
+        let pointer = NonNull::new(pointer).ok_or_else(|| Error::upstream("no context came back"))?;
+        Ok(Self {
+            pointer,
+            params: params.clone(),
+            width: model.hyperparameters().width as usize,
+            vocabulary: model.hyperparameters().vocabulary as usize,
+            abort,
+            next_positions: vec![Some(0); params.sequences as usize],
+            batch: Batch::default(),
+            _model: Arc::clone(model.raw()),
+        })
+    }
+
+    /// What it was made with.
+    pub fn params(&self) -> &ContextParams {
+        &self.params
+    }
+
+    /// A handle that stops a running decode.
+    pub fn abort_handle(&self) -> AbortHandle {
+        self.abort.clone()
+    }
+
+    /// How many tokens a sequence holds; none if a failed decode left it unusable until cleared.
+    ///
+    /// # Errors
+    /// If there is no such sequence.
+    pub fn sequence_length(&self, sequence: SequenceId) -> Result<Option<u32>> {
+        self.check_sequence(sequence)?;
+        Ok(self.next_positions[sequence.0 as usize])
+    }
+
+    /// Appends `tokens` to a sequence and returns the hidden states of all of them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for no tokens, more than a chunk, unknown tokens or sequences;
+    /// [`ErrorKind::OutOfMemory`] when the cells are used up; [`ErrorKind::Aborted`] when the abort handle was raised.
+    /// After an error from the computation itself the sequence must be cleared.
+    pub fn decode(&mut self, sequence: SequenceId, tokens: &[Token]) -> Result<HiddenStates<'_>> {
+        self.check_sequence(sequence)?;
+        let start = self.next_positions[sequence.0 as usize].ok_or_else(|| {
+            Error::argument(format_args!("sequence {} must be cleared after a failed decode", sequence.0))
+        })?;
+        if tokens.is_empty() || tokens.len() > self.params.chunk as usize {
+            return Err(Error::argument(format_args!(
+                "a chunk of {} tokens, 1 to {} are allowed",
+                tokens.len(),
+                self.params.chunk
+            )));
+        }
+        if let Some(token) = tokens.iter().find(|token| token.0 < 0 || token.0 as usize >= self.vocabulary) {
+            return Err(Error::argument(format_args!("token {} of a vocabulary of {}", token.0, self.vocabulary)));
+        }
+        if start as usize + tokens.len() > self.params.cells as usize {
+            return Err(Error::argument(format_args!(
+                "{} tokens after {start}, the context has {} cells",
+                tokens.len(),
+                self.params.cells
+            )));
+        }
+        self.batch.fill(sequence, start, tokens);
+        self.next_positions[sequence.0 as usize] = None;
+
+        let raw = self.batch.as_raw();
+        let mut result = 0;
+        let mut message = Message::default();
+        // SAFETY: the context is live and not shared; the batch's arrays all hold `n_tokens` entries and outlive the
+        // call; tokens, positions and the sequence were checked above.
+        let status =
+            unsafe { clef_sys::clef_decode(self.pointer.as_ptr(), &raw const raw, &raw mut result, message.as_raw()) };
+        message.check(status, "decoding failed")?;
+        match result {
+            0 => {}
+            1 => return Err(Error::new(ErrorKind::OutOfMemory, "no free cells for the tokens")),
+            2 => return Err(Error::new(ErrorKind::Aborted, "decoding was stopped")),
+            code => return Err(Error::upstream(format_args!("decoding failed with code {code}"))),
+        }
+
+        let mut rows = std::ptr::null();
+        // SAFETY: the context is live; `rows` is valid for writes.
+        let status = unsafe { clef_sys::clef_hidden_states(self.pointer.as_ptr(), &raw mut rows, message.as_raw()) };
+        message.check(status, "no hidden states")?;
+        self.next_positions[sequence.0 as usize] = Some(start + tokens.len() as u32);
+        // SAFETY: after a successful decode the buffer holds a row of `width` floats for each token of the batch, and
+        // stays untouched until the next call that takes `&mut self`.
+        let values = unsafe { std::slice::from_raw_parts(rows, tokens.len() * self.width) };
+        Ok(HiddenStates { values, width: self.width })
+    }
+
+    /// Makes `to` an exact copy of `from`. Cells are shared, the recurrent state is copied when first written to.
+    ///
+    /// # Errors
+    /// If either sequence does not exist or `from` is unusable.
+    pub fn copy_sequence(&mut self, from: SequenceId, to: SequenceId) -> Result<()> {
+        self.check_sequence(from)?;
+        if self.next_positions[from.0 as usize].is_none() {
+            return Err(Error::argument(format_args!("sequence {} cannot be copied after a failed decode", from.0)));
+        }
+        self.clear_sequence(to)?;
+        let mut message = Message::default();
+        // SAFETY: the context is live and both sequences exist.
+        let status = unsafe {
+            clef_sys::clef_sequence_copy(self.pointer.as_ptr(), from.0 as i32, to.0 as i32, message.as_raw())
+        };
+        message.check(status, "the sequence cannot be copied")?;
+        self.next_positions[to.0 as usize] = self.next_positions[from.0 as usize];
+        Ok(())
+    }
+
+    /// Removes all tokens of a sequence and makes it usable again.
+    ///
+    /// # Errors
+    /// If there is no such sequence.
+    pub fn clear_sequence(&mut self, sequence: SequenceId) -> Result<()> {
+        self.check_sequence(sequence)?;
+        let mut message = Message::default();
+        // SAFETY: the context is live and the sequence exists.
+        let status =
+            unsafe { clef_sys::clef_sequence_remove(self.pointer.as_ptr(), sequence.0 as i32, message.as_raw()) };
+        message.check(status, "the sequence cannot be removed")?;
+        self.next_positions[sequence.0 as usize] = Some(0);
+        Ok(())
+    }
+
+    fn check_sequence(&self, sequence: SequenceId) -> Result<()> {
+        if sequence.0 < self.params.sequences {
+            return Ok(());
+        }
+        Err(Error::argument(format_args!("sequence {} of {}", sequence.0, self.params.sequences)))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: this is the only owner; the model is dropped after it.
+        unsafe { clef_sys::llama_free(self.pointer.as_ptr()) };
+    }
+}
+
+unsafe extern "C" fn should_abort(flag: *mut c_void) -> bool {
+    // SAFETY: `Context::new` passes a flag that lives as long as the context.
+    let flag = unsafe { &*flag.cast::<AtomicBool>() };
+    flag.load(Ordering::Relaxed)
+}
+
+/// The arrays of a `llama_batch`, kept between decodes.
+#[derive(Debug, Default)]
+struct Batch {
+    tokens: Vec<i32>,
+    positions: Vec<i32>,
+    sequence: Box<[i32; 1]>,
+    sequence_counts: Vec<i32>,
+    sequence_lists: Vec<SequenceList>,
+    outputs: Vec<i8>,
+}
+
+/// A pointer to the batch's one sequence id; the field exists to give the pointer its own thread rules.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+struct SequenceList(*mut i32);
+
+// SAFETY: the pointer leads into a box that its `Batch` owns.
+unsafe impl Send for SequenceList {}
+
+impl Batch {
+    fn fill(&mut self, sequence: SequenceId, start: u32, tokens: &[Token]) {
+        let count = tokens.len();
+        self.tokens.clear();
+        self.tokens.extend(tokens.iter().map(|token| token.0));
+        self.positions.clear();
+        self.positions.extend((0..count).map(|index| start as i32 + index as i32));
+        self.sequence[0] = sequence.0 as i32;
+        let list = SequenceList(self.sequence.as_mut_ptr());
+        self.sequence_lists.clear();
+        self.sequence_lists.resize(count, list);
+        self.sequence_counts.resize(count, 1);
+        self.outputs.resize(count, 0);
+    }
+
+    fn as_raw(&mut self) -> llama_batch {
+        llama_batch {
+            n_tokens: self.tokens.len() as i32,
+            token: self.tokens.as_mut_ptr(),
+            embd: std::ptr::null_mut(),
+            pos: self.positions.as_mut_ptr(),
+            n_seq_id: self.sequence_counts.as_mut_ptr(),
+            seq_id: self.sequence_lists.as_mut_ptr().cast(),
+            logits: self.outputs.as_mut_ptr(),
+        }
+    }
+}

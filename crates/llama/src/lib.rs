@@ -1,0 +1,34 @@
+//! The safe wrapper over llama.cpp.
+//!
+//! Why it exists: llama.cpp is C and C++, trusts the files it loads, and ends the process on a failed assertion.
+//! Everything above this crate is safe Rust that sees errors instead. With `clef-sys` it is the only crate of the
+//! workspace that contains `unsafe`.
+//!
+//! The rooms: [`gguf`] reads and rewrites model files without any foreign code; [`Backbone`] checks what a file says
+//! before llama.cpp sees it and presents it as a plain `qwen35` model; [`Model`], [`Vocabulary`] and [`Context`] own
+//! the C objects; [`graph`] is a small layer for computations of our own on the model's device.
+
+#![allow(unsafe_code, reason = "wrapping C is what this crate is for")]
+
+mod backbone;
+mod backend;
+mod context;
+mod error;
+pub mod gguf;
+pub mod graph;
+mod log;
+mod model;
+mod quantize;
+mod tokenizer;
+
+pub use backbone::{Backbone, Hyperparameters};
+pub use backend::{Device, DeviceKind, devices};
+pub use context::{AbortHandle, CacheType, Context, ContextParams, FlashAttention, HiddenStates, SequenceId};
+pub use error::{Error, ErrorKind, Result};
+pub use log::set_abort_exit_code;
+pub use model::{Model, ModelParams, Progress};
+pub use quantize::{QuantType, quantize};
+pub use tokenizer::{Token, Vocabulary};
+
+/// The llama.cpp build this crate stands on, as upstream numbers it (`b11434`).
+pub const LLAMA_CPP_BUILD: &str = clef_sys::LLAMA_CPP_BUILD;

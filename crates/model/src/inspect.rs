@@ -1,0 +1,192 @@
+//! What a file is, from its header alone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clef_head::{Head, Layout};
+use clef_llama::gguf::{Gguf, TensorInfo, Value};
+use clef_llama::{Backbone, Hyperparameters};
+
+use crate::bundle::ModelOptions;
+use crate::error::Result;
+use crate::memory::MemoryEstimate;
+
+/// How much of a file has one element type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeShare {
+    /// The type's name, such as `Q4_K`.
+    pub name: String,
+    /// Tensors of that type.
+    pub tensors: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The head of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeadInspection {
+    /// The numbers that shape it.
+    pub layout: Layout,
+    /// Bytes of its weights.
+    pub bytes: u64,
+    /// The tensor whose rows stand for option tokens.
+    pub lexical_table: &'static str,
+}
+
+/// What a file says about itself.
+#[derive(Debug, Clone)]
+pub struct Inspection {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub file_bytes: u64,
+    /// `general.architecture`.
+    pub architecture: String,
+    /// `general.name`, if stated.
+    pub name: Option<String>,
+    /// `general.size_label`, if stated.
+    pub size_label: Option<String>,
+    /// The quantization mix that the file states, else its most common type.
+    pub quantization: String,
+    /// Elements of all tensors.
+    pub parameters: u64,
+    /// All tensors.
+    pub tensors: usize,
+    /// Types by bytes, largest first.
+    pub types: Vec<TypeShare>,
+    /// The backbone, if it is one that can be loaded.
+    pub backbone: Option<Hyperparameters>,
+    /// The head, if there is one.
+    pub head: Option<HeadInspection>,
+    /// `tokenizer.ggml.model` and `tokenizer.ggml.pre`.
+    pub tokenizer: (String, String),
+    /// Tokens in the vocabulary.
+    pub vocabulary: usize,
+    /// What keeps the file from deciding; empty if nothing does.
+    pub missing: Vec<String>,
+    /// What it would take to serve it.
+    pub memory: Option<MemoryEstimate>,
+}
+
+impl Inspection {
+    /// Reads a file's header. A file that cannot decide is described, with the reasons in [`Inspection::missing`].
+    ///
+    /// # Errors
+    /// If it is not a readable GGUF file.
+    pub fn open(path: &Path, options: &ModelOptions) -> Result<Self> {
+        Self::of(&Gguf::open(path)?, options)
+    }
+
+    pub(crate) fn of(gguf: &Gguf, options: &ModelOptions) -> Result<Self> {
+        let text = |key: &str| gguf.get_str(key).map(str::to_owned);
+        let mut missing = Vec::new();
+        let backbone = Backbone::new(gguf).map_err(|e| missing.push(e.to_string())).ok();
+        let backbone_bytes = backbone.as_ref().map_or(0, |b| b.tensors().map(|t| t.bytes).sum());
+        let backbone = backbone.map(|backbone| backbone.hyperparameters().clone());
+        let head = match Head::check(gguf) {
+            Ok((layout, bytes)) => {
+                let has_output = gguf.tensor("output.weight").is_some();
+                let lexical_table = if has_output { "output.weight" } else { "token_embd.weight" };
+                Some(HeadInspection { layout, bytes, lexical_table })
+            }
+            Err(error) => {
+                missing.push(error.to_string());
+                None
+            }
+        };
+        if let (Some(backbone), Some(head)) = (&backbone, &head)
+            && backbone.width as usize != head.layout.hidden_width
+        {
+            missing.push(format!(
+                "{}: the head reads hidden states of width {}, the backbone's are {} wide",
+                gguf.path().display(),
+                head.layout.hidden_width,
+                backbone.width
+            ));
+        }
+        if let (Some(backbone), Some(head)) = (&backbone, &head)
+            && gguf.tensor(head.lexical_table).is_some_and(|table| table.shape[1] != u64::from(backbone.vocabulary))
+        {
+            missing.push(format!(
+                "{}: {} does not have a row for each of the {} tokens",
+                gguf.path().display(),
+                head.lexical_table,
+                backbone.vocabulary
+            ));
+        }
+        let memory = backbone.as_ref().map(|backbone| {
+            let (bytes, width) = head.as_ref().map_or((0, None), |h| (h.bytes, Some(h.layout.width as u64)));
+            MemoryEstimate::new(backbone, backbone_bytes, bytes, width, options)
+        });
+        Ok(Self {
+            path: gguf.path().to_owned(),
+            file_bytes: gguf.file_bytes(),
+            architecture: text("general.architecture").unwrap_or_default(),
+            name: text("general.name"),
+            size_label: text("general.size_label"),
+            quantization: quantization(gguf),
+            parameters: gguf.tensors().iter().map(TensorInfo::elements).sum(),
+            tensors: gguf.tensors().len(),
+            types: types(gguf),
+            backbone,
+            head,
+            tokenizer: (
+                text("tokenizer.ggml.model").unwrap_or_default(),
+                text("tokenizer.ggml.pre").unwrap_or_default(),
+            ),
+            vocabulary: match gguf.get("tokenizer.ggml.tokens") {
+                Some(Value::Array(tokens)) => tokens.len(),
+                _ => 0,
+            },
+            missing,
+            memory,
+        })
+    }
+}
+
+fn types(gguf: &Gguf) -> Vec<TypeShare> {
+    let mut shares = BTreeMap::<String, (usize, u64)>::new();
+    for tensor in gguf.tensors() {
+        let share = shares.entry(tensor.kind.name()).or_default();
+        share.0 += 1;
+        share.1 += tensor.bytes;
+    }
+    let mut types: Vec<TypeShare> =
+        shares.into_iter().map(|(name, (tensors, bytes))| TypeShare { name, tensors, bytes }).collect();
+    types.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    types
+}
+
+/// llama.cpp's file types that published Clef files have, by `general.file_type`.
+const FILE_TYPES: [(u64, &str); 21] = [
+    (0, "F32"),
+    (1, "F16"),
+    (2, "Q4_0"),
+    (7, "Q8_0"),
+    (10, "Q2_K"),
+    (11, "Q3_K_S"),
+    (12, "Q3_K_M"),
+    (13, "Q3_K_L"),
+    (14, "Q4_K_S"),
+    (15, "Q4_K_M"),
+    (16, "Q5_K_S"),
+    (17, "Q5_K_M"),
+    (18, "Q6_K"),
+    (22, "IQ3_XS"),
+    (25, "IQ4_NL"),
+    (26, "IQ3_S"),
+    (27, "IQ3_M"),
+    (29, "IQ2_M"),
+    (30, "IQ4_XS"),
+    (31, "IQ1_M"),
+    (32, "BF16"),
+];
+
+fn quantization(gguf: &Gguf) -> String {
+    let stated = gguf.get("general.file_type").and_then(Value::as_u64);
+    let named = stated.and_then(|id| FILE_TYPES.iter().find(|(known, _)| *known == id));
+    match named {
+        Some((_, name)) => (*name).to_owned(),
+        None => types(gguf).first().map_or_else(|| "empty".to_owned(), |share| format!("mostly {}", share.name)),
+    }
+}

@@ -1,0 +1,22 @@
+//! A model as the engine drives it: backbone, head and tokenizer of one file, opened together and checked against
+//! each other.
+//!
+//! [`Bundle::open`] does the loading; [`Bundle::into_parts`] gives the two halves that an engine is started with: a
+//! [`RecordEncoder`] for its encoding threads and an [`Evaluator`] for the thread that owns the model. [`Inspection`]
+//! reads what a file is without loading it.
+
+mod bundle;
+mod chunks;
+mod encode;
+mod error;
+mod evaluate;
+mod inspect;
+mod memory;
+
+pub use bundle::{Bundle, ModelOptions};
+pub use clef_llama::{CacheType, FlashAttention, LLAMA_CPP_BUILD, set_abort_exit_code};
+pub use encode::RecordEncoder;
+pub use error::{Error, ErrorKind, Result};
+pub use evaluate::Evaluator;
+pub use inspect::{HeadInspection, Inspection, TypeShare};
+pub use memory::{MemoryEstimate, MemoryItem};

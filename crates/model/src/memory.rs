@@ -1,0 +1,83 @@
+//! What a model takes, computed from its header before anything is loaded.
+
+use clef_llama::Hyperparameters;
+
+use crate::bundle::ModelOptions;
+
+/// One line of a [`MemoryEstimate`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryItem {
+    /// What it is for.
+    pub name: &'static str,
+    /// How the number comes about.
+    pub basis: String,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Memory by purpose. Weights, cache and states are exact; compute buffers are an upper estimate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryEstimate {
+    /// The parts.
+    pub items: Vec<MemoryItem>,
+}
+
+impl MemoryEstimate {
+    pub(crate) fn new(
+        h: &Hyperparameters,
+        backbone_bytes: u64,
+        head_bytes: u64,
+        head_width: Option<u64>,
+        options: &ModelOptions,
+    ) -> Self {
+        let (context, chunk) = (u64::from(options.context_tokens), u64::from(options.chunk_tokens));
+        let per_token = h.kv_bytes_per_token(options.cache_keys.bits(), options.cache_values.bits());
+        // llama.cpp rounds cells up to a multiple of 256.
+        let cells = context.next_multiple_of(256);
+        let mut items = vec![
+            MemoryItem {
+                name: "backbone weights",
+                basis: "tensors that are loaded; output.weight stays in the file".into(),
+                bytes: backbone_bytes,
+            },
+            MemoryItem { name: "head weights", basis: "on the device of the last layers".into(), bytes: head_bytes },
+            MemoryItem {
+                name: "keys and values",
+                basis: format!("{per_token} bytes per token for {cells} cells"),
+                bytes: per_token * cells,
+            },
+            MemoryItem {
+                name: "recurrent state",
+                basis: "one sequence".into(),
+                bytes: h.recurrent_bytes_per_sequence(),
+            },
+            MemoryItem {
+                name: "compute buffers",
+                basis: format!("at most, for chunks of {chunk} tokens; no logits are held"),
+                bytes: compute_bytes(h, chunk, cells),
+            },
+        ];
+        if let Some(width) = head_width {
+            items.push(MemoryItem {
+                name: "head's memory",
+                basis: format!("{} bytes per token of the longest prompt, while it is answered", 16 * width),
+                bytes: 16 * width * context,
+            });
+        }
+        Self { items }
+    }
+
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        self.items.iter().map(|item| item.bytes).sum()
+    }
+}
+
+/// The widest set of activations alive at once, in 32-bit floats, and the attention mask in 16 bits.
+fn compute_bytes(h: &Hyperparameters, chunk: u64, cells: u64) -> u64 {
+    let (width, inner) = (u64::from(h.width), u64::from(h.feed_forward));
+    let attention = 3 * u64::from(h.heads * h.head_width);
+    let delta = 4 * u64::from(h.value_heads * h.state_width) + 4 * u64::from(h.key_heads * h.state_width);
+    let widest = 3 * width + (2 * inner).max(attention + 2 * width).max(delta + 2 * width);
+    chunk * (4 * widest + 2 * cells)
+}

@@ -1,0 +1,213 @@
+#include "clef_shim.h"
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+
+// Declared in llama.cpp's staging header (llama-ext.h), which is not installed with the library.
+void llama_set_embeddings_nextn(struct llama_context * ctx, bool value, bool masked);
+float * llama_get_embeddings_nextn(struct llama_context * ctx);
+int32_t llama_model_n_devices(const struct llama_model * model);
+ggml_backend_dev_t llama_model_get_device(const struct llama_model * model, int i);
+
+namespace {
+
+void write_message(const clef_message & message, const char * text) noexcept {
+    if (message.text != nullptr && message.capacity > 0) {
+        std::snprintf(message.text, message.capacity, "%s", text);
+    }
+}
+
+template <typename Call> int guarded(const clef_message & error, Call && call) noexcept {
+    try {
+        return call();
+    } catch (const std::exception & e) {
+        write_message(error, e.what());
+    } catch (...) {
+        write_message(error, "an exception that carries no message");
+    }
+    return CLEF_THREW;
+}
+
+struct stream {
+    const void * source;
+    clef_read_at read;
+    uint64_t size;
+    uint64_t position;
+};
+
+int64_t stream_read(stream * s, char * buffer, size_t length) noexcept {
+    const int64_t n = s->read(s->source, s->position, buffer, length);
+    if (n > 0) {
+        s->position += static_cast<uint64_t>(n);
+    }
+    return n;
+}
+
+// Returns the new position, or -1.
+int64_t stream_seek(stream * s, int64_t offset, int whence) noexcept {
+    int64_t base = 0;
+    switch (whence) {
+        case SEEK_SET: base = 0; break;
+        case SEEK_CUR: base = static_cast<int64_t>(s->position); break;
+        case SEEK_END: base = static_cast<int64_t>(s->size); break;
+        default: return -1;
+    }
+    const int64_t target = base + offset;
+    if (target < 0) {
+        return -1;
+    }
+    s->position = static_cast<uint64_t>(target);
+    return target;
+}
+
+#if defined(__linux__)
+FILE * stream_open(stream * s) noexcept {
+    cookie_io_functions_t functions = {};
+    functions.read = [](void * cookie, char * buffer, size_t length) -> ssize_t {
+        return static_cast<ssize_t>(stream_read(static_cast<stream *>(cookie), buffer, length));
+    };
+    functions.seek = [](void * cookie, off64_t * offset, int whence) -> int {
+        const int64_t position = stream_seek(static_cast<stream *>(cookie), *offset, whence);
+        if (position < 0) {
+            return -1;
+        }
+        *offset = position;
+        return 0;
+    };
+    return fopencookie(s, "rb", functions);
+}
+#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__OpenBSD__) || defined(__NetBSD__)
+FILE * stream_open(stream * s) noexcept {
+    return funopen(
+        s,
+        [](void * cookie, char * buffer, int length) -> int {
+            return static_cast<int>(stream_read(static_cast<stream *>(cookie), buffer, static_cast<size_t>(length)));
+        },
+        nullptr,
+        [](void * cookie, fpos_t offset, int whence) -> fpos_t {
+            return stream_seek(static_cast<stream *>(cookie), offset, whence);
+        },
+        nullptr);
+}
+#else
+#error "no custom FILE streams on this system: models need another way in, see vendor/README.md"
+#endif
+
+struct close_file {
+    void operator()(FILE * file) const noexcept { std::fclose(file); }
+};
+
+} // namespace
+
+extern "C" {
+
+int clef_model_load(const void * source, clef_read_at read, uint64_t size, const struct llama_model_params * params,
+                    struct llama_model ** model, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        stream s = { source, read, size, 0 };
+        std::unique_ptr<FILE, close_file> file(stream_open(&s));
+        if (!file) {
+            write_message(error, "cannot open a custom stream");
+            return CLEF_THREW;
+        }
+        *model = llama_model_load_from_file_ptr(file.get(), *params);
+        return *model == nullptr ? CLEF_FAILED : CLEF_OK;
+    });
+}
+
+ggml_backend_dev_t clef_model_last_device(const struct llama_model * model) noexcept {
+    const int32_t count = llama_model_n_devices(model);
+    return count > 0 ? llama_model_get_device(model, count - 1) : nullptr;
+}
+
+int clef_context_new(struct llama_model * model, const struct llama_context_params * params,
+                     struct llama_context ** context, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        *context = llama_init_from_model(model, *params);
+        if (*context == nullptr) {
+            return CLEF_FAILED;
+        }
+        llama_set_embeddings_nextn(*context, true, false);
+        return CLEF_OK;
+    });
+}
+
+int clef_decode(struct llama_context * context, const struct llama_batch * batch, int32_t * result,
+                struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        *result = llama_decode(context, *batch);
+        return CLEF_OK;
+    });
+}
+
+int clef_hidden_states(struct llama_context * context, const float ** rows, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        *rows = llama_get_embeddings_nextn(context);
+        return *rows == nullptr ? CLEF_FAILED : CLEF_OK;
+    });
+}
+
+int clef_sequence_copy(struct llama_context * context, llama_seq_id from, llama_seq_id to,
+                       struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        llama_memory_seq_cp(llama_get_memory(context), from, to, -1, -1);
+        return CLEF_OK;
+    });
+}
+
+int clef_sequence_remove(struct llama_context * context, llama_seq_id sequence, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        return llama_memory_seq_rm(llama_get_memory(context), sequence, -1, -1) ? CLEF_OK : CLEF_FAILED;
+    });
+}
+
+int clef_tokenize(const struct llama_vocab * vocab, const char * text, int32_t length, llama_token * tokens,
+                  int32_t capacity, int32_t * count, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        *count = llama_tokenize(vocab, text, length, tokens, capacity, false, false);
+        return CLEF_OK;
+    });
+}
+
+int clef_quantize(const char * input, const char * output, const struct llama_model_quantize_params * params,
+                  struct clef_message error) noexcept {
+    return guarded(error, [&] { return llama_model_quantize(input, output, params) == 0 ? CLEF_OK : CLEF_FAILED; });
+}
+
+int clef_scheduler_new(ggml_backend_t * backends, int count, size_t graph_size, ggml_backend_sched_t * scheduler,
+                       struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        *scheduler = ggml_backend_sched_new(backends, nullptr, count, graph_size, false, false);
+        return *scheduler == nullptr ? CLEF_FAILED : CLEF_OK;
+    });
+}
+
+int clef_scheduler_alloc(ggml_backend_sched_t scheduler, struct ggml_cgraph * graph, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        ggml_backend_sched_reset(scheduler);
+        return ggml_backend_sched_alloc_graph(scheduler, graph) ? CLEF_OK : CLEF_FAILED;
+    });
+}
+
+int clef_scheduler_compute(ggml_backend_sched_t scheduler, struct ggml_cgraph * graph, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        return ggml_backend_sched_graph_compute(scheduler, graph) == GGML_STATUS_SUCCESS ? CLEF_OK : CLEF_FAILED;
+    });
+}
+
+void clef_backend_set_threads(ggml_backend_t backend, int threads) noexcept {
+    ggml_backend_dev_t device = ggml_backend_get_device(backend);
+    ggml_backend_reg_t registry = device == nullptr ? nullptr : ggml_backend_dev_backend_reg(device);
+    if (registry == nullptr) {
+        return;
+    }
+    auto * set = reinterpret_cast<ggml_backend_set_n_threads_t>(
+        ggml_backend_reg_get_proc_address(registry, "ggml_backend_set_n_threads"));
+    if (set != nullptr) {
+        set(backend, threads);
+    }
+}
+
+} // extern "C"

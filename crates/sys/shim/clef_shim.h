@@ -1,0 +1,73 @@
+// C entry points over the parts of llama.cpp that can throw, or whose symbols are C++.
+//
+// Every function is noexcept: an exception becomes CLEF_THREW and its message is written, cut to fit and
+// terminated, into `error`. Nothing the caller passes in is freed here.
+#pragma once
+
+#include "ggml-backend.h"
+#include "llama.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define CLEF_NOEXCEPT noexcept
+extern "C" {
+#else
+#define CLEF_NOEXCEPT
+#endif
+
+enum clef_status {
+    CLEF_OK = 0,
+    CLEF_THREW = 1,  // an exception was caught, its message is in `error`
+    CLEF_FAILED = 2, // llama.cpp reported failure, its log holds the reason
+};
+
+struct clef_message {
+    char * text;
+    size_t capacity;
+};
+
+// Reads up to `length` bytes at `offset`; returns how many, fewer only at the end, or a negative number.
+typedef int64_t (*clef_read_at)(const void * source, uint64_t offset, void * buffer, size_t length);
+
+// Loads a model from `size` bytes that `read` serves. `source` must outlive the call, not the model.
+int clef_model_load(const void * source, clef_read_at read, uint64_t size, const struct llama_model_params * params,
+                    struct llama_model ** model, struct clef_message error) CLEF_NOEXCEPT;
+
+// The device that holds the layers nearest the output, or NULL when the model lives on the CPU.
+ggml_backend_dev_t clef_model_last_device(const struct llama_model * model) CLEF_NOEXCEPT;
+
+int clef_context_new(struct llama_model * model, const struct llama_context_params * params,
+                     struct llama_context ** context, struct clef_message error) CLEF_NOEXCEPT;
+
+// `result` receives what llama_decode returned.
+int clef_decode(struct llama_context * context, const struct llama_batch * batch, int32_t * result,
+                struct clef_message error) CLEF_NOEXCEPT;
+
+// Hidden states (after the final norm) of all tokens of the last decode, row by row in batch order.
+int clef_hidden_states(struct llama_context * context, const float ** rows, struct clef_message error) CLEF_NOEXCEPT;
+
+int clef_sequence_copy(struct llama_context * context, llama_seq_id from, llama_seq_id to,
+                       struct clef_message error) CLEF_NOEXCEPT;
+int clef_sequence_remove(struct llama_context * context, llama_seq_id sequence, struct clef_message error) CLEF_NOEXCEPT;
+
+// `count` receives the number of tokens, or minus the number needed when `capacity` is too small.
+int clef_tokenize(const struct llama_vocab * vocab, const char * text, int32_t length, llama_token * tokens,
+                  int32_t capacity, int32_t * count, struct clef_message error) CLEF_NOEXCEPT;
+
+int clef_quantize(const char * input, const char * output, const struct llama_model_quantize_params * params,
+                  struct clef_message error) CLEF_NOEXCEPT;
+
+int clef_scheduler_new(ggml_backend_t * backends, int count, size_t graph_size, ggml_backend_sched_t * scheduler,
+                       struct clef_message error) CLEF_NOEXCEPT;
+// Allocates the graph; CLEF_FAILED when there is not enough memory.
+int clef_scheduler_alloc(ggml_backend_sched_t scheduler, struct ggml_cgraph * graph, struct clef_message error) CLEF_NOEXCEPT;
+int clef_scheduler_compute(ggml_backend_sched_t scheduler, struct ggml_cgraph * graph, struct clef_message error) CLEF_NOEXCEPT;
+
+// Sets the number of threads of a CPU backend, also when backends are loaded at run time.
+void clef_backend_set_threads(ggml_backend_t backend, int threads) CLEF_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif

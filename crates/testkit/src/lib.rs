@@ -1,0 +1,13 @@
+//! What tests share: fixtures, golden records, a fake model for the engine, numeric assertions.
+//!
+//! A missing fixture is a failed test, never a skipped one.
+
+mod close;
+mod fake;
+mod fixtures;
+mod golden;
+
+pub use close::{Closeness, assert_close, largest_difference};
+pub use fake::{FakeEncoder, FakeModel, Gate};
+pub use fixtures::{Tiny, built_in_model, fixture, generated_dir, project_dir, tiny};
+pub use golden::{GoldenQuestion, GoldenRecord, UpstreamAnswers, golden, nano_golden, upstream};

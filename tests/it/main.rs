@@ -1,0 +1,5 @@
+//! Tests of the whole path, from a request body to its answer. One binary, because each links llama.cpp.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod golden;
