@@ -29,7 +29,7 @@ pub use clef_model::{
     TypeShare, set_abort_exit_code,
 };
 pub use clef_record::{
-    Answer, AnswerValue, Decision, LocItem, QuestionKind, Record, RecordError, RecordErrorKind, Truncate,
+    Answer, AnswerOption, AnswerValue, Decision, LocItem, QuestionKind, Record, RecordError, RecordErrorKind, Truncate,
 };
 pub use error::Error;
 

@@ -124,8 +124,9 @@ impl Engine {
 impl Inner {
     fn end(&self) {
         self.queue.drain();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
+        // Held while joining, so that whoever else tells the engine to end waits as well.
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
             // The loops catch panics themselves; a thread that panicked all the same has nothing left to hand over.
             let _ = thread.join();
         }

@@ -99,20 +99,24 @@ impl Queue {
         }
     }
 
-    /// A request came out of the encoder: ready for the engine thread, or already answered (none).
-    pub(crate) fn encoded(&self, ready: Option<Ready>) {
+    /// A request came out of the encoder: ready for the engine thread, or already answered (none). Comes back as a
+    /// reply to be sent if nobody is left to evaluate it. (Replies are never sent under the lock: they wake callers.)
+    pub(crate) fn encoded(&self, ready: Option<Ready>) -> Option<Reply> {
         let mut lines = self.lines();
         lines.encoding -= 1;
-        match ready {
-            Some(ready) if lines.health != Health::Dead => lines.ready.push_back(ready),
-            Some(ready) => {
-                lines.in_flight -= 1;
-                ready.reply.send(Err(EngineError::dead()));
+        let refused = match ready {
+            Some(ready) if lines.health != Health::Dead => {
+                lines.ready.push_back(ready);
+                None
             }
-            None => lines.in_flight -= 1,
-        }
+            other => {
+                lines.in_flight -= 1;
+                other.map(|ready| ready.reply)
+            }
+        };
         drop(lines);
         self.evaluable.notify_one();
+        refused
     }
 
     /// The next request to evaluate, oldest first; blocks; none when the engine ends and nothing is left to do.
@@ -160,17 +164,16 @@ impl Queue {
         }
     }
 
-    /// The engine thread is lost: everything that waits fails now.
-    pub(crate) fn die(&self) {
+    /// The engine thread is lost: hands out what waits, so that it can be told.
+    pub(crate) fn die(&self) -> Vec<Reply> {
         let mut lines = self.lines();
         lines.health = Health::Dead;
         let waiting = std::mem::take(&mut lines.waiting);
         let ready = std::mem::take(&mut lines.ready);
         lines.in_flight -= waiting.len() + ready.len();
         drop(lines);
-        let replies = waiting.into_iter().map(|w| w.reply).chain(ready.into_iter().map(|r| r.reply));
-        replies.for_each(|reply| reply.send(Err(EngineError::dead())));
         self.wake_all();
+        waiting.into_iter().map(|waiting| waiting.reply).chain(ready.into_iter().map(|ready| ready.reply)).collect()
     }
 
     fn wake_all(&self) {

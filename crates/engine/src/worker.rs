@@ -33,12 +33,17 @@ pub(crate) fn encode_loop(queue: &Queue, counters: &Counters, encoder: &dyn Enco
         match result {
             Ok(prompt) => {
                 let (queued, encode) = (start - since, end - start);
-                queue.encoded(Some(Ready { record, prompt, reply, since: end, queued, encode }));
+                let ready = Ready { record, prompt, reply, since: end, queued, encode };
+                if let Some(refused) = queue.encoded(Some(ready)) {
+                    count(&counters.failed);
+                    refused.send(Err(EngineError::dead()));
+                }
             }
             Err(error) => {
                 count(&counters.failed);
-                reply.send(Err(error));
+                // Its place is free before it is answered: whoever gets the answer may come again at once.
                 queue.encoded(None);
+                reply.send(Err(error));
             }
         }
     }
@@ -56,12 +61,8 @@ pub(crate) fn evaluate_loop(queue: &Arc<Queue>, counters: &Counters, model: &mut
         let keep = [ready.prompt.prefix_end, ready.prompt.state_end];
         let job = Job { prompt: &ready.prompt, keep: &keep, cancel: &ready.reply.cancel };
         let evaluated = catch_unwind(AssertUnwindSafe(|| model.evaluate(&[job]).pop()));
-        match evaluated {
-            Ok(Some(result)) => answer(ready, result, start, counters),
-            Ok(None) => {
-                count(&counters.failed);
-                ready.reply.send(Err(EngineError::new(EngineErrorKind::Fault, "the model returned nothing")));
-            }
+        let result = match evaluated {
+            Ok(result) => outcome(&ready, result, start, counters),
             Err(panic) => {
                 let what = panic
                     .downcast_ref::<&str>()
@@ -70,38 +71,44 @@ pub(crate) fn evaluate_loop(queue: &Arc<Queue>, counters: &Counters, model: &mut
                     .unwrap_or_default();
                 tracing::error!("the engine thread panicked: {what}");
                 count(&counters.failed);
-                ready.reply.send(Err(EngineError::dead()));
                 queue.finished();
-                queue.die();
+                let pending = queue.die();
+                counters.failed.fetch_add(pending.len() as u64, Ordering::Relaxed);
+                for reply in std::iter::once(ready.reply).chain(pending) {
+                    reply.send(Err(EngineError::dead()));
+                }
                 return;
             }
-        }
+        };
+        // Its place is free before it is answered: whoever gets the answer may come again at once.
         queue.finished();
+        ready.reply.send(result);
     }
     queue.stopped();
 }
 
-fn answer(ready: Ready, result: Result<Evaluation, EvaluateError>, start: Instant, counters: &Counters) {
+fn outcome(
+    ready: &Ready,
+    result: Option<Result<Evaluation, EvaluateError>>,
+    start: Instant,
+    counters: &Counters,
+) -> Result<Outcome, EngineError> {
+    let fault = |message: String| {
+        count(&counters.failed);
+        tracing::error!("a request failed: {message}");
+        EngineError::new(EngineErrorKind::Fault, message)
+    };
     let evaluation = match result {
-        Ok(evaluation) => evaluation,
-        Err(EvaluateError::Cancelled) => {
+        Some(Ok(evaluation)) => evaluation,
+        Some(Err(EvaluateError::Cancelled)) => {
             count(&counters.cancelled);
-            return ready.reply.send(Err(EngineError::cancelled()));
+            return Err(EngineError::cancelled());
         }
-        Err(EvaluateError::Failed(message)) => {
-            count(&counters.failed);
-            tracing::error!("a request failed: {message}");
-            return ready.reply.send(Err(EngineError::new(EngineErrorKind::Fault, message)));
-        }
+        Some(Err(EvaluateError::Failed(message))) => return Err(fault(message)),
+        None => return Err(fault("the model returned nothing".to_owned())),
     };
-    let decision = match Decision::from_logits(&ready.record, &ready.prompt, &evaluation.logits) {
-        Ok(decision) => decision,
-        Err(error) => {
-            count(&counters.failed);
-            tracing::error!("the model's logits cannot be answers: {error}");
-            return ready.reply.send(Err(EngineError::new(EngineErrorKind::Fault, error.to_string())));
-        }
-    };
+    let decision = Decision::from_logits(&ready.record, &ready.prompt, &evaluation.logits)
+        .map_err(|error| fault(format!("the model's logits cannot be answers: {error}")))?;
     count(&counters.answered);
     counters.prompt_tokens.fetch_add(ready.prompt.tokens.len() as u64, Ordering::Relaxed);
     counters.reused_tokens.fetch_add(evaluation.reused_tokens as u64, Ordering::Relaxed);
@@ -113,5 +120,5 @@ fn answer(ready: Ready, result: Result<Evaluation, EvaluateError>, start: Instan
         head: evaluation.head,
     };
     let (truncated_tokens, reused_tokens) = (ready.prompt.truncated_tokens, evaluation.reused_tokens);
-    ready.reply.send(Ok(Outcome { decision, truncated_tokens, reused_tokens, timings }));
+    Ok(Outcome { decision, truncated_tokens, reused_tokens, timings })
 }

@@ -17,7 +17,8 @@ use crate::inspect::Inspection;
 /// How a model is opened. The defaults are those of the command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelOptions {
-    /// The most tokens of a prompt, 1 to 67,108,864. Memory for their keys and values is taken at once.
+    /// The most tokens of a prompt, up to 67,108,864; 0 for what the model was trained with. Memory for their keys and
+    /// values is taken at once.
     pub context_tokens: u32,
     /// Tokens decoded at once, 1 to 65,536. Larger chunks need larger compute buffers.
     pub chunk_tokens: u32,
@@ -27,10 +28,10 @@ pub struct ModelOptions {
     pub gpu_layers: i32,
     /// When attention runs fused.
     pub flash_attention: FlashAttention,
-    /// Element type of cached keys.
-    pub cache_keys: CacheType,
-    /// Element type of cached values.
-    pub cache_values: CacheType,
+    /// Element type of cached keys; none for 16-bit floats, or 32-bit ones where flash attention is off.
+    pub cache_keys: Option<CacheType>,
+    /// Element type of cached values, as for keys.
+    pub cache_values: Option<CacheType>,
     /// Whether weights are rewritten into layouts made for generating text.
     pub repack: bool,
     /// Whether the values of the weights are checked while loading.
@@ -48,12 +49,30 @@ impl Default for ModelOptions {
             threads,
             gpu_layers: -1,
             flash_attention: FlashAttention::Auto,
-            cache_keys: CacheType::F16,
-            cache_values: CacheType::F16,
+            cache_keys: None,
+            cache_values: None,
             repack: false,
             check_tensors: false,
             neutral_ids: false,
         }
+    }
+}
+
+impl ModelOptions {
+    /// The cache types that are used. Without flash attention there is no 16-bit arithmetic left but the cache's, and
+    /// who asks for that wants the reference's numbers.
+    pub fn cache_types(&self) -> (CacheType, CacheType) {
+        let default = if self.flash_attention == FlashAttention::Off { CacheType::F32 } else { CacheType::F16 };
+        (self.cache_keys.unwrap_or(default), self.cache_values.unwrap_or(default))
+    }
+
+    /// The same with everything that depends on the model filled in.
+    pub(crate) fn resolved(&self, trained_context: Option<u32>) -> Self {
+        let mut options = self.clone();
+        if options.context_tokens == 0 {
+            options.context_tokens = trained_context.unwrap_or(Self::default().context_tokens);
+        }
+        options
     }
 }
 
@@ -76,6 +95,7 @@ impl Bundle {
         let start = Instant::now();
         let gguf = Arc::new(Gguf::open(path)?);
         let inspection = Inspection::of(&gguf, options)?;
+        let options = &options.resolved(inspection.backbone.as_ref().map(|backbone| backbone.trained_context));
         if let Some(missing) = inspection.missing.first() {
             return Err(Error::new(ErrorKind::Unsupported, missing));
         }
@@ -90,6 +110,11 @@ impl Bundle {
         let encoder_options =
             EncoderOptions { context_tokens: options.context_tokens as usize, neutral_ids: options.neutral_ids };
         let encoder = RecordEncoder::new(Arc::clone(model.vocabulary()), encoder_options)?;
+        if let Some(trained) = inspection.backbone.as_ref().map(|backbone| backbone.trained_context)
+            && options.context_tokens > trained
+        {
+            tracing::warn!("the context is {} tokens, the model was trained with {trained}", options.context_tokens);
+        }
         tracing::info!(
             model = %path.display(),
             quantization = inspection.quantization,
@@ -124,6 +149,7 @@ impl Bundle {
 }
 
 fn context_params(options: &ModelOptions) -> ContextParams {
+    let (keys, values) = options.cache_types();
     ContextParams {
         cells: options.context_tokens,
         chunk: options.chunk_tokens.min(options.context_tokens),
@@ -131,7 +157,7 @@ fn context_params(options: &ModelOptions) -> ContextParams {
         sequences: 1,
         threads: options.threads,
         flash_attention: options.flash_attention,
-        keys: options.cache_keys,
-        values: options.cache_values,
+        keys,
+        values,
     }
 }

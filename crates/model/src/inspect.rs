@@ -116,7 +116,8 @@ impl Inspection {
         }
         let memory = backbone.as_ref().map(|backbone| {
             let (bytes, width) = head.as_ref().map_or((0, None), |h| (h.bytes, Some(h.layout.width as u64)));
-            MemoryEstimate::new(backbone, backbone_bytes, bytes, width, options)
+            let options = options.resolved(Some(backbone.trained_context));
+            MemoryEstimate::new(backbone, backbone_bytes, bytes, width, &options)
         });
         Ok(Self {
             path: gguf.path().to_owned(),

@@ -31,7 +31,8 @@ impl MemoryEstimate {
         options: &ModelOptions,
     ) -> Self {
         let (context, chunk) = (u64::from(options.context_tokens), u64::from(options.chunk_tokens));
-        let per_token = h.kv_bytes_per_token(options.cache_keys.bits(), options.cache_values.bits());
+        let (keys, values) = options.cache_types();
+        let per_token = h.kv_bytes_per_token(keys.bits(), values.bits());
         // llama.cpp rounds cells up to a multiple of 256.
         let cells = context.next_multiple_of(256);
         let mut items = vec![

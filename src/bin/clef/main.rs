@@ -1,1 +1,46 @@
-fn main() {}
+//! `clef`: decisions and model files from the command line.
+//!
+//! Data goes to standard output, words to standard error.
+
+mod decide;
+mod failure;
+mod inspect;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use clef_server::{normalized, start_logging};
+
+/// Decide with Clef models from the command line.
+#[derive(Debug, Parser)]
+#[command(name = "clef", version, about, after_help = failure::EXIT_CODES, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Say more on standard error: -v what happens, -vv llama.cpp's log too, -vvv everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Answer a request: print the response as JSON, or as a table with bars
+    Decide(Box<decide::Arguments>),
+    /// Describe a model file without loading it
+    Inspect(inspect::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse_from(normalized(std::env::args_os()));
+    start_logging(arguments.verbose);
+    let done = match arguments.command {
+        Command::Decide(arguments) => decide::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,81 @@
+//! `clef decide`: one request, one response.
+
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use clef_api::Record;
+use clef_server::{ModelFlags, model_or_built_in, open_with_progress};
+
+use crate::failure::{Failure, print};
+use crate::table;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The request: a JSON file, or - for standard input
+    request: Option<PathBuf>,
+
+    /// Print the response with line breaks
+    #[arg(long, conflicts_with = "table")]
+    pretty: bool,
+
+    /// Print bars for people instead of JSON
+    #[arg(long)]
+    table: bool,
+
+    #[command(flatten)]
+    model: ModelFlags,
+}
+
+/// The server's default limit on a body, too.
+const MAX_REQUEST_BYTES: u64 = 100 << 20;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    // The request first: a typo in it should not cost the time of loading a model.
+    let body = read_request(arguments.request.as_deref())?;
+    let record = Record::parse(&body).map_err(Failure::request)?;
+    let model = model_or_built_in(arguments.model.model.as_deref())?;
+    if let Some(notice) = model.notice() {
+        let _ = writeln!(std::io::stderr(), "{notice}");
+    }
+    let clef = open_with_progress(model.path(), &arguments.model.options())?;
+    let outcome = clef.decide(record.clone())?;
+    if outcome.truncated_tokens > 0 {
+        let _ = writeln!(std::io::stderr(), "note: {} tokens of the state were cut off", outcome.truncated_tokens);
+    }
+    if arguments.table {
+        return print(&table::render(&record, &outcome.decision));
+    }
+    let mut reply = match arguments.pretty {
+        true => outcome.decision.to_json_pretty(clef.name()),
+        false => outcome.decision.to_json(clef.name()),
+    };
+    reply.push('\n');
+    print(&reply)
+}
+
+fn read_request(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
+    let named = match path {
+        Some(path) if path.as_os_str() != "-" => {
+            let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+            file.take(MAX_REQUEST_BYTES + 1)
+                .read_to_end(&mut body)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            path.display().to_string()
+        }
+        given => {
+            if given.is_none() && std::io::stdin().is_terminal() {
+                return Err(anyhow::anyhow!("no request: name a JSON file, or - for standard input").into());
+            }
+            let stdin = std::io::stdin().lock();
+            stdin.take(MAX_REQUEST_BYTES + 1).read_to_end(&mut body).context("cannot read standard input")?;
+            "standard input".to_owned()
+        }
+    };
+    if body.len() as u64 > MAX_REQUEST_BYTES {
+        return Err(Failure::request(format_args!("{named} is larger than {} MiB", MAX_REQUEST_BYTES >> 20)));
+    }
+    Ok(body)
+}

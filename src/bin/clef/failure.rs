@@ -1,0 +1,55 @@
+//! How a command ends when it does not end well.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the model or a file cannot be used, or the computation failed
+  2  the command line is wrong
+  3  the request is not valid, or does not fit the model";
+
+/// Why a command failed: one line and an exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl Failure {
+    /// The request is at fault.
+    pub(crate) fn request(message: impl std::fmt::Display) -> Self {
+        Self { message: message.to_string(), code: 3 }
+    }
+
+    /// Prints the line and returns the code.
+    pub(crate) fn report(self) -> ExitCode {
+        // Nobody to tell if standard error is closed.
+        let _ = writeln!(std::io::stderr(), "error: {}", self.message);
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<clef_api::Error> for Failure {
+    fn from(error: clef_api::Error) -> Self {
+        Self { code: if error.is_request_fault() { 3 } else { 1 }, message: error.to_string() }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self { message: format!("{error:#}"), code: 1 }
+    }
+}
+
+/// Prints to standard output. A reader that went away (`clef ... | head`) is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("the output cannot be written").into())
+        }
+        _ => Ok(()),
+    }
+}

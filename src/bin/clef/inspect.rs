@@ -1,0 +1,128 @@
+//! `clef inspect`: what a file is, and what it would take to serve it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use clef_api::Inspection;
+use clef_server::ModelFlags;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, print};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The GGUF file
+    file: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    model: ModelFlags,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let inspection = clef_api::inspect(&arguments.file, &arguments.model.options().model)?;
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&as_json(&inspection)).expect("plain values serialize");
+        return print(&(text + "\n"));
+    }
+    print(&as_text(&inspection))
+}
+
+fn as_json(i: &Inspection) -> Value {
+    json!({
+        "path": i.path.display().to_string(),
+        "file_bytes": i.file_bytes,
+        "architecture": i.architecture,
+        "name": i.name,
+        "size_label": i.size_label,
+        "quantization": i.quantization,
+        "parameters": i.parameters,
+        "tensors": i.tensors,
+        "types": i.types.iter()
+            .map(|t| json!({"type": t.name, "tensors": t.tensors, "bytes": t.bytes})).collect::<Vec<_>>(),
+        "backbone": i.backbone.as_ref().map(|b| json!({
+            "layers": b.layers,
+            "attention_layers": b.attention_layers(),
+            "width": b.width,
+            "feed_forward": b.feed_forward,
+            "heads": b.heads,
+            "kv_heads": b.kv_heads,
+            "head_width": b.head_width,
+            "trained_context": b.trained_context,
+            "rope_base": b.rope_base,
+        })),
+        "head": i.head.as_ref().map(|h| json!({
+            "width": h.layout.width,
+            "feed_forward": h.layout.feed_forward,
+            "heads": h.layout.heads,
+            "routing_blocks": h.layout.routing_blocks,
+            "joint_blocks": h.layout.joint_blocks,
+            "bytes": h.bytes,
+            "lexical_table": h.lexical_table,
+            "temperatures": !h.layout.temperatures.is_empty(),
+        })),
+        "tokenizer": {"model": i.tokenizer.0, "pre": i.tokenizer.1, "tokens": i.vocabulary},
+        "missing": i.missing,
+        "memory": i.memory.as_ref().map(|m| json!({
+            "total_bytes": m.total(),
+            "items": m.items.iter()
+                .map(|item| json!({"name": item.name, "bytes": item.bytes, "basis": item.basis})).collect::<Vec<_>>(),
+        })),
+    })
+}
+
+fn as_text(i: &Inspection) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<14}{value}");
+    };
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    line("file", format!("{} ({})", i.path.display(), size(i.file_bytes)));
+    line("architecture", i.architecture.clone());
+    line("name", format!("{} ({})", or_dash(&i.name), or_dash(&i.size_label)));
+    line("quantization", i.quantization.clone());
+    line("parameters", format!("{:.2} M in {} tensors", i.parameters as f64 / 1e6, i.tensors));
+    for share in &i.types {
+        line("", format!("{:<6} {:>4} tensors {:>10}", share.name, share.tensors, size(share.bytes)));
+    }
+    if let Some(b) = &i.backbone {
+        let layers = format!("{} layers ({} with full attention)", b.layers, b.attention_layers());
+        line("backbone", format!("{layers}, width {}, feed-forward {}", b.width, b.feed_forward));
+        line("", format!("{} heads on {} of width {}", b.heads, b.kv_heads, b.head_width));
+        line("context", format!("{} tokens in training", b.trained_context));
+    }
+    if let Some(h) = &i.head {
+        let l = &h.layout;
+        let blocks = format!("{} routing and {} joint blocks", l.routing_blocks, l.joint_blocks);
+        line("head", format!("{blocks}, width {}, feed-forward {}, {} heads", l.width, l.feed_forward, l.heads));
+        line("", format!("{}, option tokens from {}", size(h.bytes), h.lexical_table));
+        if !l.temperatures.is_empty() {
+            line("", "with temperatures".to_owned());
+        }
+    }
+    line("tokenizer", format!("{} ({}), {} tokens", i.tokenizer.0, i.tokenizer.1, i.vocabulary));
+    if let Some(memory) = &i.memory {
+        line("memory", format!("{} in all", size(memory.total())));
+        for item in &memory.items {
+            line("", format!("{:<18}{:>10}  {}", item.name, size(item.bytes), item.basis));
+        }
+    }
+    match i.missing.as_slice() {
+        [] => line("", "can decide".to_owned()),
+        missing => missing.iter().for_each(|what| line("missing", what.clone())),
+    }
+    out
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} B"),
+        10_240..10_485_760 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        10_485_760..10_737_418_240 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.2} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}

@@ -1,0 +1,15 @@
+//! What the binaries share: flags about the model, their short spellings, the built-in model, progress and log.
+//!
+//! Not a library for others: that is `clef-api`.
+
+mod built_in;
+mod logging;
+mod model_flags;
+mod progress;
+mod spellings;
+
+pub use built_in::{BuiltIn, model_or_built_in};
+pub use logging::start_logging;
+pub use model_flags::ModelFlags;
+pub use progress::open_with_progress;
+pub use spellings::normalized;
