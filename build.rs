@@ -36,8 +36,11 @@ fn read(path: &str) -> Result<String, String> {
 }
 
 fn backends() -> String {
-    let enabled = |name: &&str| std::env::var_os(format!("CARGO_FEATURE_{}", name.to_uppercase())).is_some();
-    ["cpu"].into_iter().chain(BACKENDS.into_iter().filter(enabled)).collect::<Vec<_>>().join(",")
+    let set = |name: String| std::env::var_os(name).is_some();
+    // On Apple's systems llama.cpp builds Metal unasked.
+    let apple = std::env::var("CARGO_CFG_TARGET_VENDOR").is_ok_and(|vendor| vendor == "apple");
+    let built = |name: &&str| set(format!("CARGO_FEATURE_{}", name.to_uppercase())) || (apple && *name == "metal");
+    ["cpu"].into_iter().chain(BACKENDS.into_iter().filter(built)).collect::<Vec<_>>().join(",")
 }
 
 /// What the binaries are made of: a change to one of these makes a revision dirty, a change to a test does not.

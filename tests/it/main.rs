@@ -2,4 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod command;
+mod damage;
+mod decide;
 mod golden;
+mod inspect;
+mod layering;

@@ -84,8 +84,13 @@ impl HeaderWriter {
 
     /// Copies a value as it stands in another file, if it is there.
     pub fn copy(&mut self, source: &Gguf, key: &str) {
+        self.copy_as(source, key, key);
+    }
+
+    /// Copies a value under another key.
+    pub fn copy_as(&mut self, source: &Gguf, key: &str, new_key: &str) {
         if let Some((kind, bytes)) = source.raw(key) {
-            self.key(key, kind);
+            self.key(new_key, kind);
             self.entries.extend(bytes);
         }
     }

@@ -1,0 +1,154 @@
+//! Files that are damaged, foreign or incomplete: a line of error and exit code 1, never a signal.
+
+use std::path::{Path, PathBuf};
+
+use clef_llama::gguf::{Gguf, HeaderWriter, TensorInfo};
+use clef_testkit::{Tiny, built_in_model, fixture, generated_dir, tiny};
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::command::{clef, decide};
+
+const REQUEST: &str = r#"{"state": "I was charged twice.", "questions": {"refund": {"type": "noul"}}}"#;
+
+fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = generated_dir().join(format!("damage-{}-{name}.gguf", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// A file with the header that `header` begins and the tensors of `source` that `keep` names.
+fn rewritten(name: &str, source: &Gguf, header: HeaderWriter, keep: impl Fn(&TensorInfo) -> bool) -> PathBuf {
+    let image = header.finish(source, source.tensors().iter().filter(|tensor| keep(tensor)));
+    let mut bytes = vec![0; image.length() as usize];
+    assert_eq!(image.read_at(0, &mut bytes).unwrap(), bytes.len());
+    scratch(name, &bytes)
+}
+
+#[test]
+fn a_model_cut_off_at_any_of_ten_sizes_is_refused() {
+    let whole = std::fs::read(built_in_model()).unwrap();
+    for tenth in 0..10 {
+        let path = scratch(&format!("cut-{tenth}"), &whole[..whole.len() * tenth / 10]);
+        let run = decide(&path, &[], REQUEST);
+        let line = run.fails_with(1);
+        assert!(line.contains("cut off") || line.contains("too few"), "{line}");
+        clef(&["inspect", path.to_str().unwrap()], "").fails_with(1);
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn a_text_model_of_another_architecture_is_refused_by_name() {
+    let source = Gguf::open(&built_in_model()).unwrap();
+    let mut header = HeaderWriter::default();
+    header.put_str("general.architecture", "llama");
+    for key in source.keys().filter(|key| *key != "general.architecture") {
+        header.copy(&source, key);
+    }
+    let path = rewritten("llama", &source, header, |_| true);
+    let run = decide(&path, &[], REQUEST);
+    assert!(run.fails_with(1).contains("llama"), "{run:?}");
+    std::fs::remove_file(path).unwrap();
+}
+
+fn is_of_the_head(tensor: &TensorInfo) -> bool {
+    ["dec.", "decision.", "token_types."].iter().any(|prefix| tensor.name.starts_with(prefix))
+}
+
+#[test]
+fn a_backbone_without_head_is_refused_as_such() {
+    let source = Gguf::open(&built_in_model()).unwrap();
+    let mut header = HeaderWriter::default();
+    source.keys().for_each(|key| header.copy(&source, key));
+    let path = rewritten("headless", &source, header, |tensor| !is_of_the_head(tensor));
+    let run = decide(&path, &[], REQUEST);
+    assert!(run.fails_with(1).contains("no decision head"), "{run:?}");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_plain_qwen35_backbone_is_refused_for_its_missing_head_alone() {
+    let source = Gguf::open(&built_in_model()).unwrap();
+    let mut header = HeaderWriter::default();
+    header.put_str("general.architecture", "qwen35");
+    for key in source.keys().filter(|key| key.starts_with("tokenizer.")) {
+        header.copy(&source, key);
+    }
+    let mut renamed = header;
+    for key in source.keys().filter(|key| key.starts_with("clef.") && !key.starts_with("clef.decision.")) {
+        renamed.copy_as(&source, key, &key.replacen("clef.", "qwen35.", 1));
+    }
+    let path = rewritten("qwen35", &source, renamed, |tensor| !is_of_the_head(tensor));
+    let run = decide(&path, &[], REQUEST);
+    assert!(run.fails_with(1).contains("no decision head"), "{run:?}");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_projector_is_refused_as_a_model() {
+    let run = decide(&fixture("clef-tiny/mmproj-clef-tiny-f16.gguf"), &[], REQUEST);
+    assert!(run.fails_with(1).contains("clip"), "{run:?}");
+}
+
+#[test]
+fn a_file_that_is_no_gguf_is_refused() {
+    let path = scratch("text", &b"this is not a model, but it is long enough to be looked at".repeat(10));
+    let run = decide(&path, &[], REQUEST);
+    assert!(run.fails_with(1).contains("not a GGUF file"), "{run:?}");
+    std::fs::remove_file(path).unwrap();
+}
+
+/// The largest memory that any child of this process had so far, in KiB.
+fn peak_of_children() -> i64 {
+    getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss()
+}
+
+fn data_start(path: &Path) -> usize {
+    Gguf::open(path).unwrap().tensors().iter().map(|tensor| tensor.offset).min().unwrap() as usize
+}
+
+/// A small generator of our own, so that a seed means the same file for ever.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+#[test]
+fn two_hundred_files_with_flipped_header_bytes_load_or_are_refused_in_bounded_memory() {
+    let source = tiny(Tiny::Q4_K_M);
+    let whole = std::fs::read(&source).unwrap();
+    let header = data_start(&source);
+    decide(&source, &[], REQUEST).succeeds();
+    let sound = peak_of_children();
+    let mut loaded = 0;
+    for seed in 1..=200_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut bytes = whole.clone();
+        for _ in 0..=random.below(4) {
+            // Half of the flips hit the first kilobytes: numbers are rarer than words, and there they are.
+            let within = if random.below(2) == 0 { header.min(4096) } else { header };
+            let at = random.below(within);
+            bytes[at] ^= 1 << random.below(8);
+        }
+        let path = scratch(&format!("flip-{seed}"), &bytes);
+        let run = decide(&path, &[], REQUEST);
+        match run.code {
+            Some(0) => loaded += 1,
+            Some(1) => {
+                run.fails_with(1);
+            }
+            _ => panic!("seed {seed}: {run:?}"),
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+    println!("{loaded} of 200 load");
+    assert!((1..200).contains(&loaded), "{loaded} of 200 load: the flips hit nothing, or everything");
+    let peak = peak_of_children();
+    assert!(peak <= 2 * sound, "{peak} KiB at the most, {sound} KiB for the sound file");
+}
