@@ -3,6 +3,7 @@
 //! Not a library for others: that is `clef-api`.
 
 mod built_in;
+pub mod flags;
 mod logging;
 mod model_flags;
 mod progress;

@@ -1,109 +1,79 @@
-//! Flags about the model, with llama-server's names, aliases and environment variables.
+//! How a model is opened, as flags say it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use clef_api::{CacheType, FlashAttention, ModelOptions, Options};
 
-/// How the model is opened.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Model")]
+use crate::flags::{self, Flag, Settings};
+
+/// How the model is opened. `clef`'s commands have these flags by flattening this into theirs.
+#[derive(Debug, Clone)]
 pub struct ModelFlags {
-    /// GGUF file of the model [default: the built-in toy model]
-    #[arg(short, long, value_name = "FILE", env = "LLAMA_ARG_MODEL")]
+    /// The file; none for the toy that comes with the program.
     pub model: Option<PathBuf>,
-
-    /// Name of the model in replies [default: the file's path]
-    #[arg(short, long, value_name = "NAME", env = "LLAMA_ARG_ALIAS")]
+    /// What replies call it; none for the file's path.
     pub alias: Option<String>,
-
-    /// Most tokens of a prompt; 0 = what the model was trained with
-    #[arg(short, long, value_name = "N", default_value_t = 16_384, env = "LLAMA_ARG_CTX_SIZE",
-          value_parser = clap::value_parser!(u32).range(0..=1 << 26))]
+    /// Most tokens of a prompt; 0 for what the model was trained with.
     pub ctx_size: u32,
-
-    /// Upper limit on --ubatch-size, for compatibility [default: 2048]
-    #[arg(short, long, value_name = "N", default_value_t = 2048, hide_default_value = true,
-          env = "LLAMA_ARG_BATCH", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Upper limit on `ubatch_size`.
     pub batch_size: u32,
-
-    /// Tokens computed at once (-ub); larger ones need more memory
-    #[arg(long, value_name = "N", default_value_t = 512, env = "LLAMA_ARG_UBATCH",
-          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    /// Tokens computed at once.
     pub ubatch_size: u32,
-
-    /// CPU threads [default: all cores]
-    #[arg(short, long, value_name = "N", env = "LLAMA_ARG_THREADS", allow_negative_numbers = true)]
-    pub threads: Option<i32>,
-
-    /// CPU threads for prompts (-tb); prompts are all there is, so it goes before --threads
-    #[arg(long, value_name = "N", env = "LLAMA_ARG_THREADS_BATCH", allow_negative_numbers = true)]
-    pub threads_batch: Option<i32>,
-
-    /// Layers on the GPU (-ngl): a number, `auto` or `all`
-    #[arg(long, alias = "n-gpu-layers", value_name = "N", default_value = "auto", env = "LLAMA_ARG_N_GPU_LAYERS",
-          value_parser = gpu_layers, allow_negative_numbers = true)]
+    /// CPU threads; none for all.
+    pub threads: Option<u32>,
+    /// CPU threads for prompts; goes before `threads`.
+    pub threads_batch: Option<u32>,
+    /// Layers on the GPU; negative for all.
     pub gpu_layers: i32,
-
-    /// Fused attention (-fa); `off` gives the reference's numbers to 1e-5
-    #[arg(long, value_name = "WHEN", default_value = "auto", num_args = 0..=1, default_missing_value = "on",
-          env = "LLAMA_ARG_FLASH_ATTN")]
-    pub flash_attn: When,
-
-    /// Element type of cached keys (-ctk) [default: f16; f32 with --flash-attn off]
-    #[arg(long, value_name = "TYPE", env = "LLAMA_ARG_CACHE_TYPE_K", value_parser = cache_type)]
-    pub cache_type_k: Option<CacheType>,
-
-    /// Element type of cached values (-ctv) [default: f16; f32 with --flash-attn off]
-    #[arg(long, value_name = "TYPE", env = "LLAMA_ARG_CACHE_TYPE_V", value_parser = cache_type)]
-    pub cache_type_v: Option<CacheType>,
-
-    /// Rewrite weights into layouts made for generating text
-    #[arg(long, env = "LLAMA_ARG_REPACK", overrides_with = "no_repack")]
+    /// When attention runs fused.
+    pub flash_attention: FlashAttention,
+    /// Element type of cached keys; none for the default.
+    pub cache_keys: Option<CacheType>,
+    /// Element type of cached values; none for the default.
+    pub cache_values: Option<CacheType>,
+    /// Whether weights are rewritten for generating text.
     pub repack: bool,
-
-    /// Leave weights as they are (-nr); the default
-    #[arg(long, hide = true)]
-    pub no_repack: bool,
-
-    /// Check the values of the weights while loading
-    #[arg(long, env = "LLAMA_ARG_CHECK_TENSORS")]
+    /// Whether weights are checked while loading.
     pub check_tensors: bool,
-
-    /// Name questions q1, q2, ... in the prompt, so that renaming one cannot move an answer
-    #[arg(long)]
+    /// Whether prompts name questions `q1`, `q2`, ...
     pub neutral_ids: bool,
 }
 
-/// On, off, or where supported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum When {
-    #[value(aliases = ["1", "true", "enabled"])]
-    On,
-    #[value(aliases = ["0", "false", "disabled"])]
-    Off,
-    #[value(alias = "-1")]
-    Auto,
+impl Default for ModelFlags {
+    fn default() -> Self {
+        let defaults = ModelOptions::default();
+        Self {
+            model: None,
+            alias: None,
+            ctx_size: defaults.context_tokens,
+            batch_size: 2048,
+            ubatch_size: defaults.chunk_tokens,
+            threads: None,
+            threads_batch: None,
+            gpu_layers: defaults.gpu_layers,
+            flash_attention: defaults.flash_attention,
+            cache_keys: None,
+            cache_values: None,
+            repack: defaults.repack,
+            check_tensors: defaults.check_tensors,
+            neutral_ids: defaults.neutral_ids,
+        }
+    }
 }
 
 impl ModelFlags {
     /// The options that they stand for.
     pub fn options(&self) -> Options {
-        let defaults = ModelOptions::default();
-        // llama.cpp takes a negative number of threads for "decide yourself".
-        let threads = self.threads_batch.or(self.threads).and_then(|count| u32::try_from(count).ok());
         let model = ModelOptions {
             context_tokens: self.ctx_size,
             chunk_tokens: self.ubatch_size.min(self.batch_size),
-            threads: threads.filter(|&count| count > 0).unwrap_or(defaults.threads),
+            threads: self.threads_batch.or(self.threads).unwrap_or(ModelOptions::default().threads),
             gpu_layers: self.gpu_layers,
-            flash_attention: match self.flash_attn {
-                When::On => FlashAttention::On,
-                When::Off => FlashAttention::Off,
-                When::Auto => FlashAttention::Auto,
-            },
-            cache_keys: self.cache_type_k,
-            cache_values: self.cache_type_v,
+            flash_attention: self.flash_attention,
+            cache_keys: self.cache_keys,
+            cache_values: self.cache_values,
             repack: self.repack,
             check_tensors: self.check_tensors,
             neutral_ids: self.neutral_ids,
@@ -112,16 +82,53 @@ impl ModelFlags {
     }
 }
 
-fn gpu_layers(text: &str) -> Result<i32, String> {
-    match text {
-        "auto" | "all" => Ok(-1),
-        number => number.parse().map_err(|_| "a number, `auto` or `all`".to_owned()),
+impl Args for ModelFlags {
+    fn augment_args(command: Command) -> Command {
+        flags::model_flags().fold(command, |command, flag| command.args(flags::arguments(flag, "Model")))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
     }
 }
 
-fn cache_type(text: &str) -> Result<CacheType, String> {
-    CacheType::NAMES.iter().find(|(name, _)| *name == text).map(|&(_, kind)| kind).ok_or_else(|| {
-        let names: Vec<&str> = CacheType::NAMES.iter().map(|(name, _)| *name).collect();
-        format!("one of {}", names.join(", "))
+impl FromArgMatches for ModelFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        read(matches, |name| std::env::var_os(name))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The environment first, so that the command line goes before it.
+fn read(matches: &ArgMatches, variable: impl Fn(&str) -> Option<OsString>) -> Result<ModelFlags, clap::Error> {
+    let mut settings = Settings::default();
+    let silent = flags::model_flags().filter(|flag| given(matches, flag).is_none());
+    flags::apply_environment(&mut settings, silent, variable).map_err(invalid)?;
+    for flag in flags::model_flags() {
+        if let Some(value) = given(matches, flag) {
+            flags::apply(&mut settings, flag, &value, flag.name()).map_err(invalid)?;
+        }
+    }
+    Ok(settings.model)
+}
+
+/// What the command line says about a flag: its value, or on or off.
+fn given(matches: &ArgMatches, flag: &Flag) -> Option<String> {
+    if flag.takes != flags::Takes::Nothing {
+        return matches.get_one::<String>(flag.id()).cloned();
+    }
+    flag.spellings().find_map(|(name, on)| {
+        let id = name.strip_prefix("--")?;
+        let is_set = matches.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or(false);
+        is_set.then(|| if on { "on" } else { "off" }.to_owned())
     })
+}
+
+fn invalid(error: impl std::fmt::Display) -> clap::Error {
+    let text = error.to_string();
+    clap::Error::raw(clap::error::ErrorKind::ValueValidation, format!("{}\n", text.trim_start_matches("error: ")))
 }

@@ -12,7 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub fn open_with_progress(path: &Path, options: &Options) -> Result<Clef, Error> {
     // indicatif draws nothing where standard error is no terminal.
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("loading {wide_bar} {bytes}/{total_bytes}").expect("the template is right");
+    let style =
+        ProgressStyle::with_template("loading {wide_bar} {bytes}/{total_bytes}").expect("the template is right");
     bar.set_style(style);
     let opened = Clef::open_with(path, options, &mut |read, all| {
         bar.set_length(all);

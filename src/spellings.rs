@@ -1,26 +1,12 @@
 //! llama.cpp's spellings of flags, turned into ones that clap knows.
 //!
 //! llama.cpp writes short flags of several letters with one dash (`-ngl 99`), which clap would read as three flags, and
-//! takes `_` for `-` in long ones. Scripts use both.
+//! takes `_` for `-` in long ones. Scripts use both. `clef`, whose command line clap reads, is given its arguments
+//! through here.
 
 use std::ffi::OsString;
 
-/// Short flags of more than one letter, and what they stand for.
-const SHORT: [(&str, &str); 13] = [
-    ("-ngl", "--gpu-layers"),
-    ("-ub", "--ubatch-size"),
-    ("-tb", "--threads-batch"),
-    ("-fa", "--flash-attn"),
-    ("-ctk", "--cache-type-k"),
-    ("-ctv", "--cache-type-v"),
-    ("-nr", "--no-repack"),
-    ("-to", "--timeout"),
-    ("-np", "--parallel"),
-    ("-mm", "--mmproj"),
-    ("-lv", "--verbosity"),
-    ("-dev", "--device"),
-    ("-cram", "--cache-ram"),
-];
+use crate::flags::{find, model_flags};
 
 /// The arguments with every flag in the one spelling that the command line is declared with. What follows `--` stays.
 pub fn normalized(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -42,14 +28,20 @@ fn normalized_one(argument: &str) -> Option<String> {
         Some((flag, value)) => (flag, Some(value)),
         None => (argument, None),
     };
-    let flag = if let Some((_, long)) = SHORT.iter().find(|(short, _)| *short == flag) {
-        (*long).to_owned()
-    } else if flag.starts_with("--") && flag.contains('_') {
-        flag.replace('_', "-")
-    } else {
-        return None;
-    };
+    let flag =
+        if flag.starts_with("--") && flag.contains('_') { flag.replace('_', "-") } else { long(flag)?.to_owned() };
     Some(value.map_or_else(|| flag.clone(), |value| format!("{flag}={value}")))
+}
+
+/// The long spelling of a short flag of several letters.
+fn long(flag: &str) -> Option<&'static str> {
+    if flag.len() < 3 || flag.starts_with("--") {
+        return None;
+    }
+    let (known, on) = find(flag)?;
+    let is_shared = model_flags().any(|shared| shared.name() == known.name());
+    let long = if on { known.names } else { known.off }.iter().find(|name| name.starts_with("--"));
+    long.copied().filter(|_| is_shared)
 }
 
 #[cfg(test)]
@@ -63,7 +55,10 @@ mod tests {
 
     #[test]
     fn short_flags_of_several_letters_become_long_ones() {
-        check(&["clef", "-ngl", "99", "-m", "x.gguf", "-ctk=f32"], &["clef", "--gpu-layers", "99", "-m", "x.gguf", "--cache-type-k=f32"]);
+        check(
+            &["clef", "-ngl", "99", "-m", "x.gguf", "-ctk=f32"],
+            &["clef", "--gpu-layers", "99", "-m", "x.gguf", "--cache-type-k=f32"],
+        );
     }
 
     #[test]

@@ -168,8 +168,9 @@ fn a_context_too_small_for_the_questions_is_refused_with_both_numbers() {
 #[test]
 fn neutral_ids_keep_an_answer_when_a_question_is_renamed() {
     let ask = |id: &str, flags: &[&str]| {
-        let request =
-            format!(r#"{{"state": "charged twice", "questions": {{"{id}": {{"type": "noul", "instructions": "Refund?"}}}}}}"#);
+        let request = format!(
+            r#"{{"state": "charged twice", "questions": {{"{id}": {{"type": "noul", "instructions": "Refund?"}}}}}}"#
+        );
         let reply: Value = serde_json::from_str(decide(&built_in_model(), flags, &request).succeeds()).unwrap();
         reply["answers"][id]["noul"].as_f64().unwrap()
     };

@@ -7,7 +7,8 @@ use clef_engine::{CancelFlag, Job};
 use clef_model::Bundle;
 use clef_record::{Prompt, Rules};
 use clef_testkit::{
-    Closeness, GoldenRecord, Tiny, assert_close, built_in_model, golden, largest_difference, nano_golden, tiny, upstream,
+    Closeness, GoldenRecord, Tiny, assert_close, built_in_model, golden, largest_difference, nano_golden, tiny,
+    upstream,
 };
 
 /// Records that the reference answers and the API refuses by its own rules; compared below the API.
@@ -108,11 +109,12 @@ fn what_the_reference_refuses_is_refused_here_but_for_a_missing_model_name() {
         .collect();
     assert_eq!(refused.len(), 9, "text records without an answer of the reference");
     for golden in refused {
-        let encoded = Record::parse(golden.body.as_bytes()).map_err(|error| error.to_string()).and_then(|mut record| {
-            record.max_length = golden.max_length;
-            record.truncate = Truncate::End;
-            bundle.encoder().prompt(&record).map_err(|error| error.to_string())
-        });
+        let encoded =
+            Record::parse(golden.body.as_bytes()).map_err(|error| error.to_string()).and_then(|mut record| {
+                record.max_length = golden.max_length;
+                record.truncate = Truncate::End;
+                bundle.encoder().prompt(&record).map_err(|error| error.to_string())
+            });
         match encoded {
             Ok(_) => assert_eq!(golden.name, ANSWERED_HERE),
             Err(message) => {

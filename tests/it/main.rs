@@ -1,6 +1,7 @@
 //! Tests of the whole path, from a request body to its answer. One binary, because each links llama.cpp.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![expect(clippy::print_stdout, reason = "measured differences are printed for docs/correctness.md")]
 
 mod command;
 mod damage;

@@ -25,11 +25,12 @@ pub use clef_engine::{
     EngineConfig, EngineError, EngineErrorKind, Health, Outcome, RefusalKind, Statistics, Ticket, Timings,
 };
 pub use clef_model::{
-    CacheType, FlashAttention, HeadInspection, Inspection, LLAMA_CPP_BUILD, MemoryEstimate, MemoryItem, ModelOptions,
-    TypeShare, set_abort_exit_code,
+    CacheType, Device, DeviceKind, FlashAttention, HeadInspection, Inspection, LLAMA_CPP_BUILD, MemoryEstimate,
+    MemoryItem, ModelOptions, Text, TypeShare, devices, exit_now, set_abort_exit_code,
 };
 pub use clef_record::{
-    Answer, AnswerOption, AnswerValue, Decision, LocItem, QuestionKind, Record, RecordError, RecordErrorKind, Truncate,
+    Answer, AnswerOption, AnswerValue, Decision, LocItem, QuestionKind, Record, RecordError, RecordErrorKind, TokenId,
+    Truncate,
 };
 pub use error::Error;
 
@@ -49,6 +50,7 @@ pub struct Options {
 pub struct Clef {
     engine: Engine,
     name: String,
+    text: Text,
     inspection: std::sync::Arc<Inspection>,
 }
 
@@ -72,9 +74,10 @@ impl Clef {
     ) -> Result<Self, Error> {
         let path = path.as_ref();
         let (encoder, evaluator, inspection) = Bundle::open(path, &options.model, progress)?.into_parts();
+        let text = encoder.text();
         let engine = Engine::start(encoder, evaluator, &options.engine)?;
         let name = options.alias.clone().unwrap_or_else(|| path.display().to_string());
-        Ok(Self { engine, name, inspection: std::sync::Arc::new(inspection) })
+        Ok(Self { engine, name, text, inspection: std::sync::Arc::new(inspection) })
     }
 
     /// Answers a record. Blocks until the answer is there.
@@ -105,6 +108,11 @@ impl Clef {
     /// What replies call the model.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The model's vocabulary.
+    pub fn text(&self) -> &Text {
+        &self.text
     }
 
     /// What the model's file says about itself.

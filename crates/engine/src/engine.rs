@@ -112,7 +112,8 @@ impl Engine {
 
     /// Counts since the start.
     pub fn statistics(&self) -> Statistics {
-        self.inner.counters.read(self.inner.queue.in_flight())
+        let (in_flight, running) = self.inner.queue.load();
+        self.inner.counters.read(in_flight, running)
     }
 
     /// Stops taking requests, waits until all that were taken are answered, and ends the threads. Blocks.

@@ -32,6 +32,13 @@ pub(crate) struct Ready {
     pub(crate) encode: Duration,
 }
 
+/// What the engine thread is at.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Running {
+    pub(crate) requests: usize,
+    pub(crate) tokens: usize,
+}
+
 #[derive(Debug, Default)]
 struct Lines {
     waiting: VecDeque<Waiting>,
@@ -39,6 +46,8 @@ struct Lines {
     /// Requests admitted and not yet answered, wherever they are.
     in_flight: usize,
     encoding: usize,
+    /// Requests that the engine thread has taken, and their tokens.
+    running: Running,
     health: Health,
 }
 
@@ -124,6 +133,7 @@ impl Queue {
         let mut lines = self.lines();
         loop {
             if let Some(ready) = lines.ready.pop_front() {
+                lines.running = Running { requests: 1, tokens: ready.prompt.tokens.len() };
                 return Some(ready);
             }
             if lines.health != Health::Running && lines.waiting.is_empty() && lines.encoding == 0 {
@@ -135,11 +145,15 @@ impl Queue {
 
     /// A request that the engine thread took is answered.
     pub(crate) fn finished(&self) {
-        self.lines().in_flight -= 1;
+        let mut lines = self.lines();
+        lines.in_flight -= 1;
+        lines.running = Running::default();
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
-        self.lines().in_flight
+    /// Requests admitted and not yet answered, and what the engine thread is at.
+    pub(crate) fn load(&self) -> (usize, Running) {
+        let lines = self.lines();
+        (lines.in_flight, lines.running)
     }
 
     pub(crate) fn health(&self) -> Health {

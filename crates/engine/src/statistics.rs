@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::queue::Running;
+
 /// A reading of the engine's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -21,6 +23,10 @@ pub struct Statistics {
     pub reused_tokens: u64,
     /// Requests waiting or running now.
     pub in_flight: u64,
+    /// Of these, requests being evaluated.
+    pub running: u64,
+    /// Prompt tokens of the requests being evaluated.
+    pub running_tokens: u64,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +41,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn read(&self, in_flight: usize) -> Statistics {
+    pub(crate) fn read(&self, in_flight: usize, running: Running) -> Statistics {
         Statistics {
             admitted: self.admitted.load(Relaxed),
             rejected: self.rejected.load(Relaxed),
@@ -45,6 +51,8 @@ impl Counters {
             prompt_tokens: self.prompt_tokens.load(Relaxed),
             reused_tokens: self.reused_tokens.load(Relaxed),
             in_flight: in_flight as u64,
+            running: running.requests as u64,
+            running_tokens: running.tokens as u64,
         }
     }
 }

@@ -521,7 +521,7 @@ impl Random {
 #[test]
 fn every_admitted_request_is_counted_exactly_once_whatever_happens_to_it() {
     for seed in 1..=40_u64 {
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let config = EngineConfig { queue_capacity: 20, encode_threads: 1 + (seed % 3) as usize };
         let engine = Engine::start(ENCODER, FakeModel::default(), &config).unwrap();
         let clients: Vec<_> = (0..4)

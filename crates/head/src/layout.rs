@@ -88,6 +88,9 @@ fn number(gguf: &Gguf, key: &str, least: u64, most: u64) -> Result<usize> {
         .ok_or_else(|| invalid(gguf, format_args!("{key} must be a number from {least} to {most}")))
 }
 
+/// Beyond these every answer is a toss-up or certain, and logits may leave the range of 32-bit floats.
+const TEMPERATURES: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
+
 /// Divisors of the logits by question type and number of options; 1 where the file states none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Temperatures(Vec<(QuestionType, Option<Bucket>, f32)>);
@@ -115,10 +118,13 @@ impl Temperatures {
             for (key, bucket) in keys.chain([(general.clone(), None)]) {
                 match gguf.get(&key) {
                     None => {}
-                    Some(Value::Float(value)) if value.is_finite() && value > 0.0 => {
+                    Some(Value::Float(value)) if TEMPERATURES.contains(&value) => {
                         all.push((kind, bucket, value as f32));
                     }
-                    Some(_) => return Err(invalid(gguf, format_args!("{key} must be a positive float"))),
+                    Some(_) => {
+                        let (least, most) = (TEMPERATURES.start(), TEMPERATURES.end());
+                        return Err(invalid(gguf, format_args!("{key} must be a float from {least} to {most}")));
+                    }
                 }
             }
         }

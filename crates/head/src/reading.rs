@@ -8,7 +8,7 @@ use clef_llama::graph::{Graph, Store, StoreBuilder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::QuestionType;
 use crate::network::{Network, Scored};
-use crate::weights::{Head, Named};
+use crate::weights::{Head, MAX_NODES, Named};
 
 /// Where a question and its options stand in the prompt, as token indices.
 #[derive(Debug, Clone)]
@@ -130,7 +130,17 @@ impl Reading {
         let (questions, options) = (order.questions.len(), order.options.len());
         let mask = order.mask(questions);
 
-        let graph = Graph::new(head.graph_size(self.tokens, questions, options))?;
+        let size = head.graph_size(self.tokens, questions, options);
+        if size > MAX_NODES {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format_args!(
+                    "{options} options on {} tokens make a graph of {size}, the limit is {MAX_NODES}",
+                    self.tokens
+                ),
+            ));
+        }
+        let graph = Graph::new(size)?;
         let g = &graph;
         let network = Network::new(g, &head.layout, Named(&head.weights));
         let stored = |name| self.store.get(name).expect("stored by `new`");

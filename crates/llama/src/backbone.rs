@@ -235,6 +235,10 @@ impl<'a> Reader<'a> {
         let layers = all_layers - prediction;
         let recurrent = self.recurrent(layers)?;
         let attention: Vec<bool> = recurrent.iter().map(|recurrent| !recurrent).collect();
+        if !(recurrent.contains(&true) && attention.contains(&true)) {
+            // llama.cpp's memory for each of the two kinds asserts that it is not empty.
+            return Err(Error::unsupported("all layers are of one kind, recurrent and full attention are expected"));
+        }
         let embedding = self
             .gguf
             .tensor("token_embd.weight")
@@ -243,14 +247,13 @@ impl<'a> Reader<'a> {
         let value_width = self.number("attention.value_length", 2..=4096)?;
         let inner = self.number("ssm.inner_size", 1..=MAX_WIDTH)?;
         self.refuse_rope_scaling()?;
-        let has_attention = attention.contains(&true);
         let hyperparameters = Hyperparameters {
             layers,
             trained_context: self.number("context_length", 1..=1 << 26)?,
             width: self.number("embedding_length", 32..=MAX_WIDTH)?,
             feed_forward: self.uniform("feed_forward_length", &vec![true; layers as usize])?,
-            heads: if has_attention { self.uniform("attention.head_count", &attention)? } else { 1 },
-            kv_heads: if has_attention { self.uniform("attention.head_count_kv", &attention)? } else { 1 },
+            heads: self.uniform("attention.head_count", &attention)?,
+            kv_heads: self.uniform("attention.head_count_kv", &attention)?,
             head_width,
             rope_dimensions: self.number("rope.dimension_count", 2..=u64::from(head_width))?,
             rope_sections: self.rope_sections()?,
@@ -275,6 +278,8 @@ impl<'a> Reader<'a> {
                 h.rope_sections.iter().sum::<i32>() * 2 != h.rope_dimensions as i32,
                 format!("rope sections {:?} for {} rotated dimensions", h.rope_sections, h.rope_dimensions),
             ),
+            // Without them llama.cpp would take the rotation for an ordinary one, or ggml end the process.
+            (h.rope_sections[..2].contains(&0), format!("rope sections {:?}", h.rope_sections)),
             (
                 !h.value_heads.is_multiple_of(h.key_heads),
                 format!("{} delta-net value heads on {} key heads", h.value_heads, h.key_heads),
@@ -349,6 +354,11 @@ impl<'a> Reader<'a> {
             self.check_layer(h, index, recurrent)?;
         }
         let layer_of = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<u32>().ok();
+        let all_layers = self.number("block_count", 1..=MAX_LAYERS)?;
+        let beyond = |name: &str| layer_of(name).is_some_and(|layer| layer >= all_layers);
+        if let Some(tensor) = self.gguf.tensors().iter().find(|tensor| beyond(&tensor.name)) {
+            return Err(Error::invalid(format_args!("the tensor {} lies beyond the {all_layers} layers", tensor.name)));
+        }
         let kept: Vec<&TensorInfo> = self
             .gguf
             .tensors()

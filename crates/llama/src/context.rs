@@ -283,12 +283,19 @@ impl Context {
 
     /// Makes `to` an exact copy of `from`. Cells are shared, the recurrent state is copied when first written to.
     ///
+    /// What is decoded after a copy is bit-equal to what would have followed the original as long as the same cells are
+    /// taken; where those of other sequences lie between, attention adds up in another order and rounds differently.
+    ///
     /// # Errors
     /// If either sequence does not exist or `from` is unusable.
     pub fn copy_sequence(&mut self, from: SequenceId, to: SequenceId) -> Result<()> {
         self.check_sequence(from)?;
         if self.next_positions[from.0 as usize].is_none() {
             return Err(Error::argument(format_args!("sequence {} cannot be copied after a failed decode", from.0)));
+        }
+        self.check_sequence(to)?;
+        if from == to {
+            return Ok(());
         }
         self.clear_sequence(to)?;
         let mut message = Message::default();

@@ -37,13 +37,11 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
-        // One line whatever the file or the library put into it: logs and terminals are read line by line.
-        let message = message.to_string().replace(['\n', '\r'], " ");
-        Self { kind, message, source: None }
+        Self { kind, message: one_line(message), source: None }
     }
 
     pub(crate) fn io(message: impl fmt::Display, source: std::io::Error) -> Self {
-        let message = format!("{message}: {source}").replace(['\n', '\r'], " ");
+        let message = one_line(format_args!("{message}: {source}"));
         Self { kind: ErrorKind::Io, message, source: Some(source) }
     }
 
@@ -78,4 +76,10 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
+}
+
+/// One line without control characters, whatever a file or the library put into it: logs are read line by line, and
+/// terminals obey escape sequences.
+fn one_line(message: impl fmt::Display) -> String {
+    message.to_string().replace(char::is_control, " ")
 }

@@ -18,6 +18,7 @@ pub mod gguf;
 pub mod graph;
 mod log;
 mod model;
+mod pieces;
 mod quantize;
 mod tokenizer;
 
@@ -25,7 +26,7 @@ pub use backbone::{Backbone, Hyperparameters};
 pub use backend::{Device, DeviceKind, devices};
 pub use context::{AbortHandle, CacheType, Context, ContextParams, FlashAttention, HiddenStates, SequenceId};
 pub use error::{Error, ErrorKind, Result};
-pub use log::set_abort_exit_code;
+pub use log::{exit_now, set_abort_exit_code};
 pub use model::{Model, ModelParams, Progress};
 pub use quantize::{QuantType, quantize};
 pub use tokenizer::{Token, Vocabulary};

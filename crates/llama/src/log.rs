@@ -31,6 +31,13 @@ pub fn set_abort_exit_code(code: i32) {
     ABORT_EXIT_CODE.store(code, Ordering::Relaxed);
 }
 
+/// Ends the process at once: no destructor runs, neither Rust's nor those of llama.cpp's static objects, which must not
+/// run while one of its threads is at work.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(code) }
+}
+
 /// The last warning or error that llama.cpp logged, once.
 pub(crate) fn take_last_complaint() -> Option<String> {
     let mut lines = LINES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -13,15 +13,18 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quic
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, Value};
 use crate::model::RawModel;
+use crate::pieces::Pieces;
 
 /// A token's row in the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Token(pub i32);
 
-/// Token types as GGUF numbers them: these are matched in raw text.
+/// Token types as GGUF numbers them. Control and user-defined ones are matched in raw text.
+const NORMAL: u64 = 1;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
+const UNUSED: u64 = 5;
 
 /// A model's vocabulary. Shared freely between threads.
 #[derive(Debug)]
@@ -30,7 +33,7 @@ pub struct Vocabulary {
     added: AhoCorasick,
     /// Token of each pattern of `added`.
     added_tokens: Vec<Token>,
-    tokens: usize,
+    pieces: Pieces,
     longest: usize,
 }
 
@@ -43,9 +46,15 @@ impl Vocabulary {
         };
         let mut patterns = Vec::new();
         let mut added_tokens = Vec::new();
+        let mut pieces = Pieces::default();
         let mut longest = 1;
         for (id, (token, kind)) in tokens.strings("tokenizer.ggml.tokens")?.zip(kinds.iter()).enumerate() {
             longest = longest.max(token.len());
+            match kind.as_u64() {
+                Some(NORMAL) => pieces.push_encoded(token),
+                Some(UNUSED) => pieces.push(&[]),
+                _ => pieces.push(token),
+            }
             if matches!(kind.as_u64(), Some(CONTROL | USER_DEFINED)) && !token.is_empty() {
                 patterns.push(token);
                 added_tokens.push(Token(id as i32));
@@ -55,17 +64,17 @@ impl Vocabulary {
             .match_kind(MatchKind::LeftmostLongest)
             .build(patterns)
             .map_err(|e| Error::invalid(format_args!("the added tokens cannot be matched: {e}")))?;
-        Ok(Self { model, added, added_tokens, tokens: tokens.len(), longest })
+        Ok(Self { model, added, added_tokens, pieces, longest })
     }
 
     /// The number of tokens.
     pub fn len(&self) -> usize {
-        self.tokens
+        self.pieces.len()
     }
 
     /// Whether there are no tokens (never, for a loaded model).
     pub fn is_empty(&self) -> bool {
-        self.tokens == 0
+        self.pieces.len() == 0
     }
 
     /// The longest token's length in bytes of text. (Tokens are stored with one to two bytes for each byte of text,
@@ -87,6 +96,20 @@ impl Vocabulary {
             start = found.end();
         }
         self.plain(&text[start..], out)
+    }
+
+    /// Appends the tokens of `text` to `out` with added tokens read as the characters that they are written with.
+    /// Linear in the length of the text. Any thread.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::tokenize`].
+    pub fn tokenize_plain(&self, text: &str, out: &mut Vec<Token>) -> Result<()> {
+        self.plain(text, out)
+    }
+
+    /// The bytes that a token stands for, which need not be whole characters; none if there is no such token.
+    pub fn piece(&self, token: Token) -> Option<&[u8]> {
+        usize::try_from(token.0).ok().and_then(|index| self.pieces.get(index))
     }
 
     /// Tokenizes text without added tokens.

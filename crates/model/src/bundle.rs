@@ -13,6 +13,7 @@ use crate::encode::RecordEncoder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate::Evaluator;
 use crate::inspect::Inspection;
+use crate::text::Text;
 
 /// How a model is opened. The defaults are those of the command line.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,6 +83,7 @@ pub struct Bundle {
     encoder: RecordEncoder,
     evaluator: Evaluator,
     inspection: Inspection,
+    device_name: String,
 }
 
 impl Bundle {
@@ -124,7 +126,8 @@ impl Bundle {
             seconds = start.elapsed().as_secs_f32(),
             "model loaded; its weights are in memory of our own, not mapped from the file"
         );
-        Ok(Self { encoder, evaluator: Evaluator::new(context, head), inspection })
+        let device_name = model.output_device().name();
+        Ok(Self { encoder, evaluator: Evaluator::new(context, head), inspection, device_name })
     }
 
     /// What the file says about itself.
@@ -135,6 +138,16 @@ impl Bundle {
     /// The encoder.
     pub fn encoder(&self) -> &RecordEncoder {
         &self.encoder
+    }
+
+    /// The device that holds the head and the layers before it, such as `CPU` or `CUDA0`.
+    pub fn device_name(&self) -> &str {
+        &self.device_name
+    }
+
+    /// The vocabulary.
+    pub fn text(&self) -> Text {
+        self.encoder.text()
     }
 
     /// The evaluator, for callers that need no engine.

@@ -8,6 +8,7 @@ use clef_llama::{Token, Vocabulary};
 use clef_record::{Prompt, Record, TokenId};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::text::Text;
 
 /// Encodes records for one model. Shared by the engine's encoding threads.
 #[derive(Debug)]
@@ -31,6 +32,11 @@ impl RecordEncoder {
     /// As the encoder does.
     pub fn prompt(&self, record: &Record) -> std::result::Result<Prompt, clef_encoder::EncodeError> {
         self.encoder.encode(record, &self.tokenizer, &self.options)
+    }
+
+    /// The vocabulary.
+    pub fn text(&self) -> Text {
+        Text::new(Arc::clone(&self.tokenizer.0))
     }
 
     /// The limit on a prompt's tokens.

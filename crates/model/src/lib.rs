@@ -12,11 +12,15 @@ mod error;
 mod evaluate;
 mod inspect;
 mod memory;
+mod text;
 
 pub use bundle::{Bundle, ModelOptions};
-pub use clef_llama::{CacheType, FlashAttention, LLAMA_CPP_BUILD, set_abort_exit_code};
+pub use clef_llama::{
+    CacheType, Device, DeviceKind, FlashAttention, LLAMA_CPP_BUILD, devices, exit_now, set_abort_exit_code,
+};
 pub use encode::RecordEncoder;
 pub use error::{Error, ErrorKind, Result};
 pub use evaluate::Evaluator;
 pub use inspect::{HeadInspection, Inspection, TypeShare};
 pub use memory::{MemoryEstimate, MemoryItem};
+pub use text::Text;

@@ -21,7 +21,7 @@ pub(crate) fn render(record: &Record, decision: &Decision) -> String {
 }
 
 fn block(out: &mut String, answer: &Answer) {
-    let labels: Vec<String> = answer.options.iter().map(|option| label(option)).collect();
+    let labels: Vec<String> = answer.options.iter().map(label).collect();
     let width = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
     let chosen = chosen(answer);
     for (index, (option, label)) in answer.options.iter().zip(&labels).enumerate() {

@@ -319,7 +319,18 @@ impl Header {
                 ));
             }
         }
+        Self::refuse_shared_bytes(&tensors)?;
         Ok(Self { entries, tensors, alignment })
+    }
+
+    /// Tensors that share bytes would take more memory than the file has bytes.
+    fn refuse_shared_bytes(tensors: &[TensorInfo]) -> std::result::Result<(), Problem> {
+        let mut in_order: Vec<&TensorInfo> = tensors.iter().collect();
+        in_order.sort_by_key(|tensor| tensor.offset);
+        match in_order.windows(2).find(|pair| pair[0].offset + pair[0].bytes > pair[1].offset) {
+            Some(pair) => Err(format!("the tensors {} and {} share bytes", pair[0].name, pair[1].name)),
+            None => Ok(()),
+        }
     }
 
     /// Reads one tensor description; its offset is still relative to the data section.

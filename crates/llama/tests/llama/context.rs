@@ -3,9 +3,7 @@
 use std::sync::mpsc;
 
 use clef_llama::gguf::Gguf;
-use clef_llama::{
-    CacheType, Context, ContextParams, ErrorKind, FlashAttention, Model, ModelParams, SequenceId, Token,
-};
+use clef_llama::{CacheType, Context, ContextParams, ErrorKind, FlashAttention, Model, ModelParams, SequenceId, Token};
 use clef_testkit::{Tiny, fixture, tiny};
 
 use crate::support::{DOC_EXAMPLE, EXACT, F32_MODEL, Q4_MODEL, USUAL, decode, distance, load};
@@ -33,7 +31,6 @@ fn hidden_states_are_the_references() {
     for (params, tolerance) in [(EXACT, 1e-5), (USUAL, 5e-4)] {
         let hidden = decode(&mut context(&F32_MODEL, &params), 0, &DOC_EXAMPLE, 512);
         let distance = distance(&hidden, &reference);
-        println!("{:?}: {distance:e}", params.flash_attention);
         assert!(distance < tolerance, "{distance:e} with flash attention {:?}", params.flash_attention);
     }
 }
@@ -58,18 +55,35 @@ fn a_copied_sequence_continues_bit_for_bit_like_the_original() {
 
         let mut context = context(model, &params);
         assert!(decode(&mut context, 2, prefix, 512) == first, "the same work twice");
-        for round in 0..3 {
-            context.copy_sequence(SequenceId(2), SequenceId(round % 2)).unwrap();
-            assert_eq!(context.sequence_length(SequenceId(round % 2)).unwrap(), Some(200));
-            assert!(decode(&mut context, round % 2, suffix, 512) == rest, "round {round}");
+        for copy in [0, 1, 0].map(SequenceId) {
+            context.copy_sequence(SequenceId(2), copy).unwrap();
+            assert_eq!(context.sequence_length(copy).unwrap(), Some(200));
+            assert!(decode(&mut context, copy.0, suffix, 512) == rest);
+            context.clear_sequence(copy).unwrap();
         }
-        // The source is untouched by what its copies read, and a copy outlives its source.
+        // A copy outlives its source, and the source is untouched by what its copies read.
         context.copy_sequence(SequenceId(2), SequenceId(3)).unwrap();
-        assert!(decode(&mut context, 2, suffix, 512) == rest);
         context.clear_sequence(SequenceId(2)).unwrap();
-        context.clear_sequence(SequenceId(0)).unwrap();
-        let _other = decode(&mut context, 2, &suffix[..90], 512);
+        context.copy_sequence(SequenceId(3), SequenceId(0)).unwrap();
         assert!(decode(&mut context, 3, suffix, 512) == rest);
+        context.clear_sequence(SequenceId(3)).unwrap();
+        assert!(decode(&mut context, 0, suffix, 512) == rest);
+    }
+}
+
+#[test]
+fn copies_that_live_side_by_side_agree_but_for_rounding() {
+    let (prefix, suffix) = DOC_EXAMPLE.split_at(200);
+    for (model, params, tolerance) in [(&*F32_MODEL, EXACT, 1e-5), (&*F32_MODEL, USUAL, 5e-3), (&*Q4_MODEL, USUAL, 0.5)]
+    {
+        let mut context = context(model, &params);
+        decode(&mut context, 3, prefix, 512);
+        let copies = [0, 1].map(|copy| {
+            context.copy_sequence(SequenceId(3), SequenceId(copy)).unwrap();
+            decode(&mut context, copy, suffix, 512)
+        });
+        let distance = distance(&copies[0], &copies[1]);
+        assert!(distance < tolerance, "{distance:e}");
     }
 }
 
@@ -93,7 +107,8 @@ fn copying_an_empty_sequence_empties_the_target() {
     decode(&mut context, 1, &DOC_EXAMPLE[90..120], 512);
     context.copy_sequence(SequenceId(2), SequenceId(1)).unwrap();
     assert_eq!(context.sequence_length(SequenceId(1)).unwrap(), Some(0));
-    assert!(decode(&mut context, 1, &DOC_EXAMPLE[..90], 512) == expected);
+    let hidden = decode(&mut context, 1, &DOC_EXAMPLE[..90], 512);
+    assert!(distance(&hidden, &expected) < 1e-5, "{:e}", distance(&hidden, &expected));
 }
 
 #[test]
@@ -111,7 +126,6 @@ fn sequences_decoded_in_turns_do_not_disturb_each_other() {
         for sequence in 0..2 {
             // Cells of the other lie between, so attention adds up in another order.
             let distance = distance(&mixed[sequence], &solo[sequence]);
-            println!("sequence {sequence}: {distance:e}");
             assert!(distance < 5e-3, "sequence {sequence}: {distance:e}");
         }
     }
@@ -120,7 +134,7 @@ fn sequences_decoded_in_turns_do_not_disturb_each_other() {
 #[test]
 fn an_aborted_sequence_is_unusable_until_cleared_and_others_live_on() {
     let (prefix, suffix) = DOC_EXAMPLE.split_at(150);
-    let mut context = context(&F32_MODEL, &EXACT);
+    let mut context = context(&F32_MODEL, &ContextParams { cells: 1024, ..EXACT });
     let work = SequenceId(0);
     let expected_first = decode(&mut context, 1, prefix, 512);
     context.copy_sequence(SequenceId(1), SequenceId(2)).unwrap();
@@ -252,7 +266,6 @@ fn every_cache_type_decodes_with_flash_attention() {
         let params = ContextParams { keys: kind, values: kind, flash_attention: FlashAttention::On, ..EXACT };
         let hidden = decode(&mut context(&F32_MODEL, &params), 0, &DOC_EXAMPLE[..128], 64);
         let distance = distance(&hidden, &expected);
-        println!("{name}: {distance:e}");
         assert!(distance < 1.0 && (distance < 5e-2 || kind.bits() < 9.0), "{name}: {distance:e}");
     }
 }

@@ -101,7 +101,10 @@ fn look_at_all(path: &std::path::Path) -> Result<usize> {
     }
     for tensor in gguf.tensors() {
         assert_eq!(gguf.data(tensor).len() as u64, tensor.bytes);
-        assert_eq!(tensor.kind.row_bytes(tensor.shape[0]).unwrap() * (tensor.elements() / tensor.shape[0]), tensor.bytes);
+        assert_eq!(
+            tensor.kind.row_bytes(tensor.shape[0]).unwrap() * (tensor.elements() / tensor.shape[0]),
+            tensor.bytes
+        );
     }
     if let Ok(backbone) = Backbone::new(&gguf) {
         let image = backbone.to_virtual();
@@ -132,7 +135,8 @@ fn flipped_bytes_in_the_header_never_panic_nor_allocate_much() {
             })
             .collect();
         for &position in &flips {
-            let byte = if random.below(2) == 0 { random.below(256) as u8 } else { bytes[position] ^ (1 << random.below(8)) };
+            let byte =
+                if random.below(2) == 0 { random.below(256) as u8 } else { bytes[position] ^ (1 << random.below(8)) };
             file.as_file().write_all_at(&[byte], position as u64).unwrap();
         }
         match catch_unwind(AssertUnwindSafe(|| look_at_all(file.path()))) {
@@ -298,7 +302,7 @@ fn names_that_are_not_usable_are_refused() {
 #[test]
 fn alignments_that_are_no_powers_of_two_are_refused_and_others_kept_to() {
     let aligned = |value: u32, offset| {
-        let raw = Raw { alignment: value.max(1) as usize, ..Raw::default() };
+        let raw = Raw { alignment: value.max(1) as usize, data: 8192, ..Raw::default() };
         raw.key("general.alignment", U32, &value.to_le_bytes()).tensor("t", &[8], 0, offset)
     };
     for bad in [0, 3, 48, 1 << 17, u32::MAX] {
@@ -323,7 +327,7 @@ fn tensors_that_do_not_lie_in_the_file_are_refused() {
     assert!(tensor(&[256], 0, 0).open().is_ok());
     assert_refused(&tensor(&[257], 0, 0), "cut off");
     assert_refused(&tensor(&[8], 0, 1024), "cut off");
-    assert_refused(&tensor(&[8], 0, u64::MAX & !31), "cut off");
+    assert_refused(&tensor(&[8], 0, !31), "cut off");
     assert_refused(&tensor(&[8], 0, i64::MAX as u64 & !31), "cut off");
     assert_refused(&tensor(&[u64::MAX >> 2], 0, 0), "");
 }

@@ -5,9 +5,7 @@ use std::io::Write as _;
 use std::sync::LazyLock;
 
 use clef_llama::gguf::{Array, Gguf, HeaderWriter, TensorInfo, TensorType, Value, ValueType};
-use clef_llama::{
-    CacheType, Context, ContextParams, Device, FlashAttention, Model, ModelParams, SequenceId, Token,
-};
+use clef_llama::{CacheType, Context, ContextParams, Device, FlashAttention, Model, ModelParams, SequenceId, Token};
 use clef_testkit::{Tiny, golden, tiny};
 use tempfile::NamedTempFile;
 
@@ -189,12 +187,8 @@ pub(crate) const EXACT: ContextParams = ContextParams {
 };
 
 /// As programs use it.
-pub(crate) const USUAL: ContextParams = ContextParams {
-    flash_attention: FlashAttention::Auto,
-    keys: CacheType::F16,
-    values: CacheType::F16,
-    ..EXACT
-};
+pub(crate) const USUAL: ContextParams =
+    ContextParams { flash_attention: FlashAttention::Auto, keys: CacheType::F16, values: CacheType::F16, ..EXACT };
 
 pub(crate) fn decode(context: &mut Context, sequence: u32, tokens: &[Token], chunk: usize) -> Vec<f32> {
     let mut all = Vec::new();

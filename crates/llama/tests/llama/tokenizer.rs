@@ -53,7 +53,8 @@ fn decomposed_text_has_the_tokens_of_composed_text() {
 
 #[test]
 fn random_text_has_the_same_tokens_in_either_normal_form() {
-    let characters: Vec<char> = "abe io\u{300}\u{301}\u{323}\u{338}\u{308}<|>éñ한국ᄒ\u{1161}\u{11ab}\u{1f600}\n1 .".chars().collect();
+    let characters: Vec<char> =
+        "abe io\u{300}\u{301}\u{323}\u{338}\u{308}<|>éñ한국ᄒ\u{1161}\u{11ab}\u{1f600}\n1 .".chars().collect();
     for seed in 1..=500 {
         let mut random = Random::new(seed);
         let text: String = (0..random.below(40)).map(|_| random.pick(&characters)).collect();
@@ -124,14 +125,13 @@ fn time_grows_with_length_not_with_its_square() {
             assert!(count > 0);
             start.elapsed()
         };
-        (0..3).map(|_| once()).min().unwrap()
+        (0..2).map(|_| once()).min().unwrap()
     }
     for unit in ["<|", "<|im_end|>", "a", " ", "\n", "1", "e\u{301}", "\u{301}", "한", "word and word, "] {
         let (small, large) = (unit.repeat(100_000 / unit.len()), unit.repeat(1_000_000 / unit.len()));
         let (small, large) = (fastest(&small), fastest(&large));
         // Ten times the text; a square would be a hundred times the time.
         let ratio = large.as_secs_f64() / small.as_secs_f64().max(1e-3);
-        println!("{unit:?}: {small:?} {large:?} {ratio:.1}");
         assert!(ratio < 40.0, "{unit:?}: {small:?} for 100 kB, {large:?} for 1 MB");
     }
 }

@@ -18,7 +18,7 @@ fn expected<'a>(image: &VirtualGguf, source: &Gguf, tensors: impl IntoIterator<I
 }
 
 fn assert_reads_as(image: &VirtualGguf, expected: &[u8], seed: u64) {
-    println!("seed {seed}");
+    eprintln!("seed {seed}");
     assert_eq!(image.length(), expected.len() as u64);
     let mut random = Random::new(seed);
     let mut buffer = vec![0; 1 << 20];

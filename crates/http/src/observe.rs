@@ -1,0 +1,168 @@
+//! What happens around every request: an id, a count, times, a line in the log, and a net under panics.
+//!
+//! No handler does any of this by hand. A request whose client goes away is dropped wherever it stands; it is counted and
+//! logged all the same, with nginx's status 499.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use clef_engine::Timings;
+use futures_util::FutureExt as _;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Request, Response};
+
+use crate::body::RequestBody;
+use crate::context::Context;
+use crate::counters::{Gauge, add};
+use crate::error::Failure;
+use crate::reply::{Facts, Reply};
+use crate::router::{self, Head, Route};
+use crate::shutdown::Phase;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-typesafe-request-id");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// nginx's number for a client that closed the connection.
+const CLIENT_GONE: u16 = 499;
+
+/// Answers a request and tells everyone who wants to know.
+pub(crate) async fn observe(
+    context: Arc<Context>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (parts, incoming) = request.into_parts();
+    let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers };
+    let mut body = RequestBody::new(&head.headers, incoming);
+    let route = head.route(&context);
+    let mut record = Record::begin(&context, route, &head);
+    let _running = Gauge::enter(&context.counters.running);
+
+    let answered = AssertUnwindSafe(router::answer(&context, route, &head, &mut body)).catch_unwind().await;
+    let result = answered.unwrap_or_else(|_| {
+        // The panic hook has printed what and where.
+        add(&context.counters.panics, 1);
+        Err(Failure::fault("the request failed in the server"))
+    });
+    let reply = result.unwrap_or_else(|failure| failure.into_reply(context.config.validation_status));
+    if body.is_unread() {
+        context.life.tasks.spawn(body.drain(context.life.draining.clone()));
+    }
+    record.finish(&reply);
+    Ok(respond(&context, route, &head.headers, &record.id, reply))
+}
+
+fn respond(context: &Context, route: Route, request: &HeaderMap, id: &str, reply: Reply) -> Response<Full<Bytes>> {
+    let facts = reply.facts;
+    let mut response = reply.into_response();
+    let headers = response.headers_mut();
+    // Ids are hexadecimal digits, timings are numbers and words of ours.
+    headers.insert(REQUEST_ID, HeaderValue::from_str(id).expect("an id is a header value"));
+    if let Some(facts) = facts {
+        let value = HeaderValue::from_str(&server_timing(&facts.timings)).expect("timings are a header value");
+        headers.insert(SERVER_TIMING, value);
+    }
+    context.origins.label(request, headers);
+    if route == Route::Preflight {
+        context.origins.label_preflight(request, headers);
+    }
+    if context.life.phase() >= Phase::Draining {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+fn server_timing(timings: &Timings) -> String {
+    let parts = [
+        ("queue", timings.queue),
+        ("encode", timings.encode),
+        ("media", timings.media),
+        ("backbone", timings.backbone),
+        ("head", timings.head),
+    ];
+    let mut text = String::with_capacity(96);
+    for (name, time) in parts {
+        let separator = if text.is_empty() { "" } else { ", " };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{separator}{name};dur={:.3}", milliseconds(time));
+    }
+    text
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    // To the microsecond, which is as much as a log can use.
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// One request's entry in counters and log, written when it ends, however it ends.
+struct Record<'c> {
+    context: &'c Context,
+    route: Route,
+    method: &'static str,
+    id: String,
+    start: Instant,
+    is_finished: bool,
+}
+
+impl<'c> Record<'c> {
+    fn begin(context: &'c Context, route: Route, head: &Head) -> Self {
+        let method = match head.method.as_str() {
+            "GET" => "GET",
+            "HEAD" => "HEAD",
+            "POST" => "POST",
+            "OPTIONS" => "OPTIONS",
+            // A method may be any word.
+            _ => "other",
+        };
+        Self { context, route, method, id: context.request_ids.next(), start: Instant::now(), is_finished: false }
+    }
+
+    fn finish(&mut self, reply: &Reply) {
+        self.write(reply.status.as_u16(), reply.facts.as_ref());
+    }
+
+    fn write(&mut self, status: u16, facts: Option<&Facts>) {
+        self.is_finished = true;
+        let total = self.start.elapsed();
+        let counters = &self.context.counters;
+        counters.request(self.route, status);
+        let (method, path, request_id) = (self.method, self.route.name(), self.id.as_str());
+        let ms = milliseconds(total);
+        let Some(facts) = facts else {
+            tracing::info!(method, path, status, ms, request_id, "request");
+            return;
+        };
+        counters.decision(facts, total);
+        let Timings { queue, encode, media, backbone, head } = facts.timings;
+        tracing::info!(
+            method,
+            path,
+            status,
+            ms,
+            queue_ms = milliseconds(queue),
+            encode_ms = milliseconds(encode),
+            media_ms = milliseconds(media),
+            backbone_ms = milliseconds(backbone),
+            head_ms = milliseconds(head),
+            http_ms = milliseconds(total.saturating_sub(queue + encode + media + backbone + head)),
+            tokens = facts.input_tokens,
+            cached_tokens = facts.cached_tokens,
+            truncated_tokens = facts.truncated_tokens,
+            request_id,
+            "request"
+        );
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.write(CLIENT_GONE, None);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! A server on a free port, a model without a model, and raw bytes: what clients, careless and hostile ones, get to see.
+
+mod access;
+mod bodies;
+mod endpoints;
+mod inputs;
+mod life;
+mod load;
+mod patience;
+mod protocol;
+mod support;
+mod transport;
+
+/// The same fake model that the engine is tested with. Included, not linked: its crate brings llama.cpp along.
+#[path = "../../../testkit/src/fake.rs"]
+#[expect(unreachable_pub, reason = "it is a library's module elsewhere")]
+mod fake;

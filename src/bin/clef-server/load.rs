@@ -1,0 +1,79 @@
+//! Loading the model while the port already answers.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use clef_api::{EngineConfig, Record};
+use clef_engine::{CancelFlag, Engine, Evaluate, Job};
+use clef_http::{Model, Phase, ServerHandle};
+use clef_model::Bundle;
+use clef_server::flags::Settings;
+
+use crate::card;
+use crate::hooks::Hooked;
+
+/// How often the log says how far the loading has come.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What is answered before the first request comes.
+const WARM_UP: &[u8] = br#"{"state": "warm-up", "questions": {"ready": {"type": "noul"}}}"#;
+
+/// Loads the model and hands it to the server, or ends the server with the reason. Stops early once the server ends.
+pub(crate) fn load(settings: &Settings, path: &Path, server: &ServerHandle, place: &str) {
+    match model(settings, path, server) {
+        Ok(model) => {
+            if server.set_model(model) {
+                // A supervisor may start the program anew from here on; before, it would fail the same way.
+                clef_api::set_abort_exit_code(crate::serve::ENGINE_LOST);
+                tracing::info!("server is listening on {place}");
+            }
+        }
+        Err(error) => server.fail(format!("{error:#}")),
+    }
+}
+
+fn model(settings: &Settings, path: &Path, server: &ServerHandle) -> anyhow::Result<Model> {
+    let start = Instant::now();
+    let phase = server.phase();
+    let goes_on = || *phase.borrow() == Phase::Loading;
+    let delayed_until = start + settings.hooks.load_delay;
+    while goes_on() && Instant::now() < delayed_until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut last = start;
+    let options = settings.model.options().model;
+    let bundle = Bundle::open(path, &options, &mut |read, all| {
+        if last.elapsed() >= PROGRESS_INTERVAL {
+            last = Instant::now();
+            tracing::info!("loading: {} % of {} MiB", 100 * read / all.max(1), all >> 20);
+        }
+        goes_on()
+    })?;
+    let text = card::text(bundle.text());
+    let context_tokens = bundle.encoder().context_tokens();
+    let card = card::card(path, settings.model.alias.as_deref(), bundle.inspection(), context_tokens);
+    let device = bundle.device_name().to_owned();
+    let (encoder, mut evaluator, _) = bundle.into_parts();
+    if settings.warmup && goes_on() {
+        let record = Record::parse(WARM_UP).expect("the warm-up is a valid request");
+        let prompt = encoder.prompt(&record).context("the model cannot answer")?;
+        let job = Job { prompt: &prompt, keep: &[], cancel: &CancelFlag::default() };
+        let answered = evaluator.evaluate(&[job]);
+        answered.into_iter().next().unwrap_or(Ok(Default::default())).context("the model cannot answer")?;
+    }
+    let config = EngineConfig { queue_capacity: settings.queue_size, ..EngineConfig::default() };
+    let engine = Engine::start(encoder, Hooked::new(evaluator, settings.hooks), &config)
+        .map_err(|error| anyhow!("the engine cannot be started: {error}"))?;
+    tracing::info!(
+        model = card.name,
+        quantization = card.quantization,
+        parameters = card.parameter_size,
+        device,
+        threads = options.threads,
+        context_tokens,
+        seconds = (start.elapsed().as_secs_f64() * 100.0).round() / 100.0,
+        "ready"
+    );
+    Ok(Model { engine, card, text: Some(text) })
+}

@@ -1,0 +1,132 @@
+//! Flags about the model: the ones that `clef` has, too.
+
+use clef_api::{CacheType, FlashAttention};
+
+use super::flag::Flag;
+use super::values::{number, on_off, put};
+
+/// In the order of help.
+pub(super) const FLAGS: &[Flag] = &[
+    Flag::value(&["--model", "-m"], "FILE", "GGUF file of the model [default: the built-in toy model]", |s, v| {
+        put(&mut s.model.model, Ok(Some(v.into())))
+    })
+    .env("LLAMA_ARG_MODEL"),
+    Flag::value(&["--alias", "-a"], "NAME", "Name of the model in replies [default: the file's path]", |s, v| {
+        put(&mut s.model.alias, alias(v))
+    })
+    .env("LLAMA_ARG_ALIAS"),
+    Flag::value(
+        &["--ctx-size", "-c"],
+        "N",
+        "Most tokens of a prompt; 0 = what the model was trained with [default: 16384]",
+        |s, v| put(&mut s.model.ctx_size, number(v, 0..=1 << 26)),
+    )
+    .env("LLAMA_ARG_CTX_SIZE"),
+    Flag::value(
+        &["--batch-size", "-b"],
+        "N",
+        "Upper limit on --ubatch-size, for compatibility [default: 2048]",
+        |s, v| put(&mut s.model.batch_size, number(v, 1..=u32::MAX)),
+    )
+    .env("LLAMA_ARG_BATCH"),
+    Flag::value(
+        &["--ubatch-size", "-ub"],
+        "N",
+        "Tokens computed at once; larger ones need more memory [default: 512]",
+        |s, v| put(&mut s.model.ubatch_size, number(v, 1..=65_536)),
+    )
+    .env("LLAMA_ARG_UBATCH"),
+    Flag::value(&["--threads", "-t"], "N", "CPU threads; -1 = all cores [default: -1]", |s, v| {
+        put(&mut s.model.threads, threads(v))
+    })
+    .env("LLAMA_ARG_THREADS"),
+    Flag::value(
+        &["--threads-batch", "-tb"],
+        "N",
+        "CPU threads for prompts; prompts are all there is, so it goes before --threads [default: as --threads]",
+        |s, v| put(&mut s.model.threads_batch, threads(v)),
+    ),
+    Flag::value(
+        &["--gpu-layers", "-ngl", "--n-gpu-layers"],
+        "N",
+        "Layers on the GPU: a number, auto or all [default: auto]",
+        |s, v| put(&mut s.model.gpu_layers, gpu_layers(v)),
+    )
+    .env("LLAMA_ARG_N_GPU_LAYERS"),
+    Flag::when(
+        &["--flash-attn", "-fa"],
+        "Fused attention: on, off or auto; off gives the reference's numbers to 1e-5 [default: auto]",
+        |s, v| put(&mut s.model.flash_attention, flash_attention(v)),
+    )
+    .env("LLAMA_ARG_FLASH_ATTN"),
+    Flag::value(
+        &["--cache-type-k", "-ctk"],
+        "TYPE",
+        "Element type of cached keys [default: f16; f32 with --flash-attn off]",
+        |s, v| put(&mut s.model.cache_keys, cache_type(v)),
+    )
+    .env("LLAMA_ARG_CACHE_TYPE_K"),
+    Flag::value(
+        &["--cache-type-v", "-ctv"],
+        "TYPE",
+        "Element type of cached values [default: f16; f32 with --flash-attn off]",
+        |s, v| put(&mut s.model.cache_values, cache_type(v)),
+    )
+    .env("LLAMA_ARG_CACHE_TYPE_V"),
+    Flag::switch(
+        &["--repack"],
+        "Rewrite weights into layouts made for generating text; --no-repack is the default",
+        |s, v| put(&mut s.model.repack, on_off(v)),
+    )
+    .off(&["--no-repack", "-nr"])
+    .env("LLAMA_ARG_REPACK"),
+    Flag::switch(&["--check-tensors"], "Check the values of the weights while loading", |s, v| {
+        put(&mut s.model.check_tensors, on_off(v))
+    }),
+    Flag::switch(
+        &["--neutral-ids"],
+        "Name questions q1, q2, ... in the prompt, so that renaming one cannot move an answer",
+        |s, v| put(&mut s.model.neutral_ids, on_off(v)),
+    )
+    .env("CLEF_ARG_NEUTRAL_IDS"),
+];
+
+/// llama-server takes several names; the first one is the one that replies show.
+fn alias(text: &str) -> Result<Option<String>, String> {
+    match super::values::list(text).next() {
+        Some(name) => Ok(Some(name.to_owned())),
+        None => Err("expected a name".to_owned()),
+    }
+}
+
+/// Zero and less stand for "decide yourself".
+fn threads(text: &str) -> Result<Option<u32>, String> {
+    let count = super::values::integer(text, i64::from(i32::MIN)..=512)?;
+    Ok(u32::try_from(count).ok().filter(|&count| count > 0))
+}
+
+fn gpu_layers(text: &str) -> Result<i32, String> {
+    match text {
+        "auto" | "all" => Ok(-1),
+        number => number.parse().map_err(|_| "expected a number, auto or all".to_owned()),
+    }
+}
+
+fn flash_attention(text: &str) -> Result<FlashAttention, String> {
+    match text {
+        "auto" | "-1" => Ok(FlashAttention::Auto),
+        other => match on_off(other) {
+            Ok(true) => Ok(FlashAttention::On),
+            Ok(false) => Ok(FlashAttention::Off),
+            Err(_) => Err("expected on, off or auto".to_owned()),
+        },
+    }
+}
+
+fn cache_type(text: &str) -> Result<Option<CacheType>, String> {
+    let known = CacheType::NAMES.iter().find(|(name, _)| *name == text);
+    known.map(|&(_, kind)| Some(kind)).ok_or_else(|| {
+        let names: Vec<&str> = CacheType::NAMES.iter().map(|(name, _)| *name).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
