@@ -9,7 +9,7 @@ use super::llama_server::LLAMA_SERVER;
 use super::*;
 
 /// llama-server's flags that mean other models: here they are unknown ones.
-const LEFT_OUT: [&str; 12] = [
+const LEFT_OUT: [&str; 11] = [
     "--embd-gemma-default",
     "--fim-qwen-1.5b-default",
     "--fim-qwen-3b-default",
@@ -21,7 +21,6 @@ const LEFT_OUT: [&str; 12] = [
     "--gpt-oss-120b-default",
     "--vision-gemma-4b-default",
     "--vision-gemma-12b-default",
-    "--spec-default",
 ];
 
 /// Flags of llama-server's releases before b11434.

@@ -33,12 +33,8 @@ impl Run {
 
 /// Runs `clef` with a request on standard input. The environment's own settings do not reach it.
 pub(crate) fn clef(arguments: &[&str], input: &str) -> Run {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_clef"));
+    let mut command = in_clean_environment(env!("CARGO_BIN_EXE_clef"));
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LLAMA_")) {
-        command.env_remove(name);
-    }
     let mut child = command.spawn().unwrap();
     // The child may refuse its arguments before it reads anything.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
@@ -48,6 +44,18 @@ pub(crate) fn clef(arguments: &[&str], input: &str) -> Run {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// A program of ours that the environment's own settings do not reach.
+pub(crate) fn in_clean_environment(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE").env_remove("HF_TOKEN");
+    for (name, _) in std::env::vars_os() {
+        if ["LLAMA_", "CLEF_ARG_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// `clef decide` on a model, with one thread (tests run side by side), a request on standard input, and more flags.

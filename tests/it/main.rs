@@ -9,3 +9,5 @@ mod decide;
 mod golden;
 mod inspect;
 mod layering;
+mod server;
+mod serving;

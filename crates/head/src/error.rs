@@ -29,7 +29,8 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl std::fmt::Display) -> Self {
-        Self { kind, message: message.to_string(), source: None }
+        // A path may hold anything; a message is one line.
+        Self { kind, message: message.to_string().replace(char::is_control, " "), source: None }
     }
 
     /// What went wrong.

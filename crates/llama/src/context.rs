@@ -227,8 +227,8 @@ impl Context {
     /// Appends `tokens` to a sequence and returns the hidden states of all of them.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for no tokens, more than a chunk, unknown tokens or sequences;
-    /// [`ErrorKind::OutOfMemory`] when the cells are used up; [`ErrorKind::Aborted`] when the abort handle was raised.
+    /// [`ErrorKind::InvalidArgument`] for no tokens, more than a chunk, unknown tokens or sequences, or a sequence longer
+    /// than all cells; [`ErrorKind::OutOfMemory`] when other sequences hold the cells; [`ErrorKind::Aborted`] when the abort handle was raised.
     /// After an error from the computation itself the sequence must be cleared.
     pub fn decode(&mut self, sequence: SequenceId, tokens: &[Token]) -> Result<HiddenStates<'_>> {
         self.check_sequence(sequence)?;

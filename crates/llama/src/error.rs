@@ -78,8 +78,15 @@ impl Error {
     }
 }
 
-/// One line without control characters, whatever a file or the library put into it: logs are read line by line, and
-/// terminals obey escape sequences.
+/// The longest message; beyond it a file is quoted, not described.
+const MAX_MESSAGE_CHARS: usize = 1000;
+
+/// One short line without control characters, whatever a file or the library put into it: logs are read line by line,
+/// and terminals obey escape sequences.
 fn one_line(message: impl fmt::Display) -> String {
-    message.to_string().replace(char::is_control, " ")
+    let message = message.to_string().replace(char::is_control, " ");
+    match message.char_indices().nth(MAX_MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}...", &message[..end]),
+        None => message,
+    }
 }

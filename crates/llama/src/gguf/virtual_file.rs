@@ -87,8 +87,11 @@ impl HeaderWriter {
         self.copy_as(source, key, key);
     }
 
-    /// Copies a value under another key.
+    /// Copies a value under another key. The alignment is never copied: [`HeaderWriter::finish`] has its own.
     pub fn copy_as(&mut self, source: &Gguf, key: &str, new_key: &str) {
+        if new_key == "general.alignment" {
+            return;
+        }
         if let Some((kind, bytes)) = source.raw(key) {
             self.key(new_key, kind);
             self.entries.extend(bytes);
