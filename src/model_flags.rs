@@ -130,5 +130,5 @@ fn given(matches: &ArgMatches, flag: &Flag) -> Option<String> {
 
 fn invalid(error: impl std::fmt::Display) -> clap::Error {
     let text = error.to_string();
-    clap::Error::raw(clap::error::ErrorKind::ValueValidation, format!("{}\n", text.trim_start_matches("error: ")))
+    clap::Error::raw(clap::error::ErrorKind::ValueValidation, text.trim_start_matches("error: "))
 }

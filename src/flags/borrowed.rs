@@ -237,7 +237,7 @@ pub(super) const TEXT: &[Flag] = &[
         .env("LLAMA_ARG_REASONING_PRESERVE"),
 ];
 
-/// Flags that change what a model says.
+/// Flags that change what a model computes, or are about guessing text ahead.
 pub(super) const FOREIGN: &[Flag] = &[
     Flag::foreign(&["--lora"], V, Common),
     Flag::foreign(&["--lora-scaled"], V, Common),

@@ -150,7 +150,7 @@ pub fn markdown() -> String {
     );
     let _ = write!(
         out,
-        "\n### Refused\n\nThey would change answers:\n\n{}\n",
+        "\n### Refused\n\nThey would change what a model computes, or are about guessing text ahead:\n\n{}\n",
         names(|effect| matches!(effect, Effect::Foreign), |_| true)
     );
     out

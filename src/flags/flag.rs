@@ -82,7 +82,8 @@ pub enum Effect {
     Ignored,
     /// Nothing about it is built, and doing as if it were not there would surprise: refused.
     Unavailable,
-    /// llama-server has it and it would change answers, which nothing here can do: refused like an unknown one.
+    /// llama-server has it, and it changes what a model computes in a way that nothing here can follow: refused like an
+    /// unknown one.
     Foreign,
 }
 

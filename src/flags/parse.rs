@@ -171,8 +171,8 @@ fn shown(value: &str) -> String {
 
 fn foreign(written: &str) -> UsageError {
     UsageError(format!(
-        "error: invalid argument: {written}\nllama-server has it, but it would change a model's answers, which \
-         clef-server cannot do"
+        "error: invalid argument: {written}\nllama-server has it; clef-server cannot do what it asks for, and will not \
+         answer as if it had"
     ))
 }
 

@@ -35,9 +35,11 @@ pub(super) const COMMON: &[Flag] = &[
         act(s, Action::HelpMarkdown)
     })
     .hide(),
-    Flag::switch(&["--warmup"], "Answer a small request before the first one comes; --no-warmup skips it", |s, v| {
-        put(&mut s.warmup, on_off(v))
-    })
+    Flag::switch(
+        &["--warmup"],
+        "Answer a small request before the first one comes [default: on a GPU, where the first one is slow]",
+        |s, v| put(&mut s.warmup, on_off(v).map(Some)),
+    )
     .off(&["--no-warmup"]),
     Flag::switch(&["--verbose", "-v", "--log-verbose"], "Log everything", |s, _| {
         s.log.verbosity = u32::MAX;

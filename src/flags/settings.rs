@@ -28,8 +28,8 @@ pub struct Settings {
     pub threads_http: Option<usize>,
     /// Requests admitted and unanswered at once.
     pub queue_size: usize,
-    /// Whether a small request is answered before the first one comes.
-    pub warmup: bool,
+    /// Whether a small request is answered before the first one comes; none: where the first one would be slow.
+    pub warmup: Option<bool>,
     /// The log.
     pub log: LogFlags,
     /// Faults on purpose.
@@ -130,7 +130,7 @@ impl Default for Settings {
             cors_origins: Vec::new(),
             threads_http: None,
             queue_size: clef_api::EngineConfig::default().queue_capacity,
-            warmup: true,
+            warmup: None,
             log: LogFlags {
                 verbosity: 3,
                 disabled: false,

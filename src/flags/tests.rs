@@ -164,7 +164,7 @@ fn a_start_line_of_llama_servers_is_read_as_llama_server_reads_it() {
         ["--jinja", "--temp", "--top-k", "--chat-template-kwargs", "-ctxcp", "--reasoning-format", "--no-ui"]
     );
     assert_eq!(settings.without_effect, ["-np", "--mlock"]);
-    assert!(!settings.warmup && settings.log.verbosity == 4);
+    assert_eq!((settings.warmup, settings.log.verbosity), (Some(false), 4));
     let config = settings.server_config().expect("nothing contradicts");
     assert_eq!(config.listen, Listen::new("127.0.0.1", 0));
     assert!(config.metrics && config.props && !config.slots && config.api_keys.len() == 2);

@@ -37,6 +37,7 @@ fn without_scheme(value: &[u8]) -> &[u8] {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "in a test a failed expectation is the message")]
 mod tests {
     use super::*;
 

@@ -58,12 +58,7 @@ impl RequestBody {
     }
 
     /// Reads and decompresses the body, at most `limit` bytes.
-    pub(crate) async fn read(
-        &mut self,
-        context: &Context,
-        headers: &HeaderMap,
-        limit: usize,
-    ) -> Result<Body, Failure> {
+    pub(crate) async fn read(&mut self, context: &Context, headers: &HeaderMap, limit: usize) -> Result<Body, Failure> {
         let encoding = Encoding::of(headers)?;
         let limit = limit.min(context.config.max_body_bytes);
         if self.incoming.size_hint().lower() > limit as u64 {
@@ -139,6 +134,11 @@ impl RequestBody {
         let mut decoder = clock.wait(encoding.decode(source)).await?.map_err(|error| failed(&error))?;
         let mut decoded = Vec::new();
         loop {
+            if decoded.capacity() - decoded.len() < STEP_BYTES {
+                // Twice as much, but never more than is allowed.
+                let room = limit.saturating_add(STEP_BYTES).saturating_sub(decoded.len());
+                decoded.reserve_exact(decoded.len().clamp(STEP_BYTES, room.max(STEP_BYTES)));
+            }
             let read = clock.wait(decoder.read_buf(&mut (&mut decoded).limit(STEP_BYTES))).await?;
             if read.map_err(|error| failed(&error))? == 0 {
                 break;
@@ -163,12 +163,8 @@ impl RequestBody {
     /// Throws away what still comes, so that a client that sends before it listens gets to read its answer. Bounded in
     /// bytes and time.
     pub(crate) async fn drain(mut self, draining: CancellationToken) {
-        let clock = Clock {
-            start: Instant::now(),
-            grace: DRAIN_TIME,
-            draining: &draining,
-            received: AtomicUsize::new(0),
-        };
+        let clock =
+            Clock { start: Instant::now(), grace: DRAIN_TIME, draining: &draining, received: AtomicUsize::new(0) };
         while let Ok(Some(Ok(frame))) = clock.wait(self.incoming.frame()).await {
             if clock.count(frame.data_ref().map_or(0, Bytes::len)) > MAX_DRAIN_BYTES {
                 return;

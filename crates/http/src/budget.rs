@@ -44,10 +44,9 @@ impl Share {
         let wanted = body_bytes.saturating_sub(FREE_BYTES);
         let Some(more) = wanted.checked_sub(self.held).filter(|&more| more > 0) else { return Ok(()) };
         let limit = self.budget.limit;
-        let taken = self
-            .budget
-            .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| used.checked_add(more).filter(|&sum| sum <= limit));
+        let taken = self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(more).filter(|&sum| sum <= limit)
+        });
         match taken {
             Ok(_) => {
                 self.held = wanted;

@@ -72,8 +72,8 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, cont
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(context.config.header_timeout)
-        .max_buf_size(MAX_HEAD_BYTES)
-        .pipeline_flush(true);
+        // Not `pipeline_flush`: with it, an answer is lost when the connection ends while another request waits.
+        .max_buf_size(MAX_HEAD_BYTES);
     let mut connection = pin!(builder.serve_connection(io, service));
     let draining = &context.life.draining;
     let result = tokio::select! {

@@ -29,7 +29,8 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(config: ServerConfig, origins: Origins) -> Self {
+    pub(crate) fn new(mut config: ServerConfig, origins: Origins) -> Self {
+        config.api_prefix = normal_prefix(&config.api_prefix);
         Self {
             life: Life::new(),
             budget: Budget::new(config.max_bodies_bytes_in_flight),
@@ -55,4 +56,10 @@ impl Context {
     pub(crate) fn engine_is_dead(&self) -> bool {
         self.model.get().is_some_and(|model| model.engine.health() == Health::Dead)
     }
+}
+
+/// `clef`, `/clef` and `/clef/` are all `/clef`.
+fn normal_prefix(prefix: &str) -> String {
+    let name = prefix.trim_matches('/');
+    if name.is_empty() { String::new() } else { format!("/{name}") }
 }

@@ -10,9 +10,8 @@ use crate::router::Route;
 pub(crate) const STATUSES: [u16; 15] = [200, 400, 401, 403, 404, 408, 413, 415, 422, 429, 499, 500, 501, 503, 0];
 
 /// Upper bounds of histogram buckets, in seconds.
-pub(crate) const BOUNDS: [f64; 18] = [
-    0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 120.0, 300.0,
-];
+pub(crate) const BOUNDS: [f64; 18] =
+    [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 120.0, 300.0];
 
 /// All counters of a server.
 #[derive(Debug, Default)]

@@ -21,6 +21,9 @@ pub(crate) const KNOWN: &str = "zstd, gzip, br, deflate, identity";
 /// 8 MiB, the largest window of zstd in HTTP (RFC 9659).
 const ZSTD_WINDOW_LOG: u32 = 23;
 
+/// How a stream with an unlimited window begins, in its first seven bits.
+const BROTLI_LARGE_WINDOW: u8 = 0x11;
+
 /// How a body is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -71,7 +74,14 @@ impl Encoding {
                 decoder.multiple_members(true);
                 Box::pin(decoder)
             }
-            Self::Brotli => Box::pin(BrotliDecoder::new(source)),
+            Self::Brotli => {
+                // The decoder would also take windows of up to 1 GiB, which the format (RFC 7932) does not have.
+                let first = source.read_u8().await?;
+                if first & 0x7f == BROTLI_LARGE_WINDOW {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "its window is too large"));
+                }
+                Box::pin(BrotliDecoder::new(io::Cursor::new([first]).chain(source)))
+            }
             Self::Deflate => {
                 // The name means zlib's format; some clients send the bare one.
                 let mut head = [0; 2];

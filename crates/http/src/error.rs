@@ -203,7 +203,8 @@ impl Failure {
             EngineErrorKind::Fault | EngineErrorKind::Refused(RefusalKind::Internal) | _ => FailureKind::Fault,
         };
         let loc = if error.loc().is_empty() { vec!["body".into()] } else { error.loc().to_vec() };
-        let slug = if matches!(kind, FailureKind::TooLong { .. }) { "exceed_context_size_error" } else { "value_error" };
+        let slug =
+            if matches!(kind, FailureKind::TooLong { .. }) { "exceed_context_size_error" } else { "value_error" };
         Self { kind, message: error.message().to_owned(), loc, slug }
     }
 

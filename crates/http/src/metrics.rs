@@ -53,19 +53,43 @@ fn llama_server(page: &mut Page, context: &Context, model: &Model) {
 fn ours(page: &mut Page, context: &Context, model: &Model) {
     let counters = &context.counters;
     let statistics = model.engine.statistics();
-    page.declare("clef:requests_total", "Requests answered, by endpoint and status (499: the client went away).", "counter");
+    page.declare(
+        "clef:requests_total",
+        "Requests answered, by endpoint and status (499: the client went away).",
+        "counter",
+    );
     for (route, status, count) in counters.requests() {
-        page.line("clef:requests_total", &format!("{{endpoint=\"{}\",status=\"{status}\"}}", route.name()), count as f64);
+        page.line(
+            "clef:requests_total",
+            &format!("{{endpoint=\"{}\",status=\"{status}\"}}", route.name()),
+            count as f64,
+        );
     }
     page.gauge("clef:requests_running", "HTTP requests being answered.", read(&counters.running) as f64);
     page.counter("clef:panics_total", "Requests that failed in the server.", read(&counters.panics) as f64);
     page.counter("clef:connections_total", "Connections accepted.", read(&counters.connections) as f64);
     page.gauge("clef:connections", "Connections open.", read(&counters.connections_open) as f64);
     page.gauge("clef:body_bytes", "Bytes of large bodies in memory.", context.budget.used() as f64);
-    page.counter("clef:prompt_tokens_total", "Prompt tokens of answered requests.", read(&counters.prompt_tokens) as f64);
-    page.counter("clef:cached_tokens_total", "Prompt tokens reused from earlier states.", read(&counters.cached_tokens) as f64);
-    page.counter("clef:truncated_tokens_total", "State tokens cut off on request.", read(&counters.truncated_tokens) as f64);
-    page.counter("clef:queue_refused_total", "Requests refused because the queue was full.", statistics.rejected as f64);
+    page.counter(
+        "clef:prompt_tokens_total",
+        "Prompt tokens of answered requests.",
+        read(&counters.prompt_tokens) as f64,
+    );
+    page.counter(
+        "clef:cached_tokens_total",
+        "Prompt tokens reused from earlier states.",
+        read(&counters.cached_tokens) as f64,
+    );
+    page.counter(
+        "clef:truncated_tokens_total",
+        "State tokens cut off on request.",
+        read(&counters.truncated_tokens) as f64,
+    );
+    page.counter(
+        "clef:queue_refused_total",
+        "Requests refused because the queue was full.",
+        statistics.rejected as f64,
+    );
     page.counter("clef:cancelled_total", "Requests whose clients went away.", statistics.cancelled as f64);
     page.counter("clef:failed_total", "Requests refused or failed in the engine.", statistics.failed as f64);
     page.gauge("clef:queue_length", "Requests admitted and not answered.", statistics.in_flight as f64);

@@ -27,7 +27,8 @@ pub(crate) fn boundary(headers: &HeaderMap) -> Option<String> {
 
 /// Reads the record in a body of parts.
 pub(crate) fn parse(body: Bytes, boundary: String) -> Result<Record, Failure> {
-    let parts = read(body, boundary).now_or_never().ok_or_else(|| Failure::fault("a whole body was not read at once"))?;
+    let parts =
+        read(body, boundary).now_or_never().ok_or_else(|| Failure::fault("a whole body was not read at once"))?;
     let Parts { request, other } = parts?;
     let request = request.ok_or_else(|| {
         let message = "the multipart body has no part named \"request\", which holds the JSON";
@@ -53,7 +54,8 @@ struct Parts {
 
 async fn read(body: Bytes, boundary: String) -> Result<Parts, Failure> {
     let refuse = |slug, message: String| Failure::invalid(vec!["body".into(), 0.into()], slug, message);
-    let invalid = |error: multer::Error| refuse("multipart_invalid", format!("the multipart body is not valid: {error}"));
+    let invalid =
+        |error: multer::Error| refuse("multipart_invalid", format!("the multipart body is not valid: {error}"));
     let whole = futures_util::stream::once(std::future::ready(Ok::<_, Infallible>(body)));
     let mut multipart = multer::Multipart::new(whole, boundary);
     let mut parts = Parts { request: None, other: None };

@@ -19,7 +19,7 @@ use hyper::{HeaderMap, Request, Response};
 
 use crate::body::RequestBody;
 use crate::context::Context;
-use crate::counters::{Gauge, add};
+use crate::counters::{Counters, Gauge, add};
 use crate::error::Failure;
 use crate::reply::{Facts, Reply};
 use crate::router::{self, Head, Route};
@@ -43,18 +43,23 @@ pub(crate) async fn observe(
     let mut record = Record::begin(&context, route, &head);
     let _running = Gauge::enter(&context.counters.running);
 
-    let answered = AssertUnwindSafe(router::answer(&context, route, &head, &mut body)).catch_unwind().await;
-    let result = answered.unwrap_or_else(|_| {
-        // The panic hook has printed what and where.
-        add(&context.counters.panics, 1);
-        Err(Failure::fault("the request failed in the server"))
-    });
+    let result = caught(&context.counters, router::answer(&context, route, &head, &mut body)).await;
     let reply = result.unwrap_or_else(|failure| failure.into_reply(context.config.validation_status));
     if body.is_unread() {
         context.life.tasks.spawn(body.drain(context.life.draining.clone()));
     }
     record.finish(&reply);
     Ok(respond(&context, route, &head.headers, &record.id, reply))
+}
+
+/// A handler that panics costs its own request. What it borrowed is not looked at again but for the body, which is only
+/// read to its end.
+async fn caught(counters: &Counters, handler: impl Future<Output = Result<Reply, Failure>>) -> Result<Reply, Failure> {
+    AssertUnwindSafe(handler).catch_unwind().await.unwrap_or_else(|_| {
+        // The panic hook has printed what and where.
+        add(&counters.panics, 1);
+        Err(Failure::fault("the request failed in the server"))
+    })
 }
 
 fn respond(context: &Context, route: Route, request: &HeaderMap, id: &str, reply: Reply) -> Response<Full<Bytes>> {
@@ -164,5 +169,29 @@ impl Drop for Record<'_> {
         if !self.is_finished {
             self.write(CLIENT_GONE, None);
         }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "in a test a failed expectation is the message")]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_handler_that_panics_costs_its_own_request() {
+        let counters = Counters::default();
+        let failure = caught(&counters, async { panic!("told to") }).await.unwrap_err();
+        assert_eq!(failure.into_reply(Default::default()).status, 500);
+        assert_eq!(counters.panics.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn times_are_printed_to_the_microsecond() {
+        let timings =
+            Timings { queue: Duration::from_nanos(1_499), head: Duration::from_secs(2), ..Timings::default() };
+        let expected = "queue;dur=0.001, encode;dur=0.000, media;dur=0.000, backbone;dur=0.000, head;dur=2000.000";
+        assert_eq!(server_timing(&timings), expected);
     }
 }

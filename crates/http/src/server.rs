@@ -218,7 +218,7 @@ pub struct ServerHandle {
 
 impl ServerHandle {
     /// Hands in the model: from now on requests are answered. Says whether it was taken; a server that is told to end
-    /// while it loads takes none.
+    /// while it loads takes none. May block until the engine of a model that was not taken has ended.
     pub fn set_model(&self, model: Model) -> bool {
         let is_first = self.context.model.set(model).is_ok();
         is_first && self.context.life.advance(Phase::Serving)
@@ -234,7 +234,8 @@ impl ServerHandle {
         self.context.life.drain(Cause::Told);
     }
 
-    /// Ends the server at once: running requests are dropped, the engine is not waited for.
+    /// Ends the server at once: running requests are dropped, the engine is not waited for. The process is expected to
+    /// exit after [`Server::run`] has returned; dropping the runtime or the last handle may wait for the engine.
     pub fn abort(&self) {
         self.context.life.drain(Cause::Told);
         self.context.life.ending.cancel();

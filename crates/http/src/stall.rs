@@ -113,6 +113,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stall<S> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "in a test a failed expectation is the message")]
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

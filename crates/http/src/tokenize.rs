@@ -110,8 +110,7 @@ pub(crate) async fn tokenize(
     body: &mut RequestBody,
 ) -> Result<Reply, Failure> {
     apart(context, model, headers, body, |text, request: TokenizeRequest| {
-        let options =
-            TokenizeOptions { add_special: request.add_special, parse_special: request.parse_special };
+        let options = TokenizeOptions { add_special: request.add_special, parse_special: request.parse_special };
         let mut tokens = Vec::new();
         for (index, part) in request.content.0.into_iter().enumerate() {
             match part {

@@ -16,6 +16,9 @@ use crate::hooks::Hooked;
 /// How often the log says how far the loading has come.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
+/// ggml's name for the processors.
+const CPU: &str = "CPU";
+
 /// What is answered before the first request comes.
 const WARM_UP: &[u8] = br#"{"state": "warm-up", "questions": {"ready": {"type": "noul"}}}"#;
 
@@ -55,7 +58,9 @@ fn model(settings: &Settings, path: &Path, server: &ServerHandle) -> anyhow::Res
     let card = card::card(path, settings.model.alias.as_deref(), bundle.inspection(), context_tokens);
     let device = bundle.device_name().to_owned();
     let (encoder, mut evaluator, _) = bundle.into_parts();
-    if settings.warmup && goes_on() {
+    // On a CPU nothing is left to warm up, and reading the prompt of even a small request takes a large model seconds.
+    if settings.warmup.unwrap_or(device != CPU) && goes_on() {
+        tracing::info!("warming up");
         let record = Record::parse(WARM_UP).expect("the warm-up is a valid request");
         let prompt = encoder.prompt(&record).context("the model cannot answer")?;
         let job = Job { prompt: &prompt, keep: &[], cancel: &CancelFlag::default() };

@@ -2,12 +2,13 @@
 
 use std::future::{Future as _, poll_fn};
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use clef_http::{Ended, LocalAddress, Server, ServerHandle};
+use clef_http::{Ended, LocalAddress, Server, ServerConfig, ServerHandle};
 use clef_server::flags::Settings;
 use clef_server::model_or_built_in;
 
@@ -23,7 +24,10 @@ const MOST_HTTP_THREADS: usize = 4;
 /// How long a load that was told to stop may take to notice.
 const LOAD_END: Duration = Duration::from_secs(2);
 
-/// Serves until told to end.
+/// Serves until told to end, and ends the program.
+///
+/// # Errors
+/// If there is nothing to start with.
 pub(crate) fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
     let config = settings.server_config().map_err(anyhow::Error::msg)?;
     let model = model_or_built_in(settings.model.model.as_deref())?;
@@ -32,12 +36,29 @@ pub(crate) fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
     if let Some(notice) = model.notice() {
         tracing::warn!("{}", notice.trim_start_matches("note: "));
     }
+    let code = match run(settings, config, model.path()) {
+        Ok(Ended::Shutdown) => 0,
+        Ok(Ended::EngineDead) => ENGINE_LOST,
+        Err(error) => {
+            if settings.log.jsonl || settings.log.file.is_some() {
+                tracing::error!("{error:#}");
+            }
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            1
+        }
+    };
+    tracing::info!("ended");
+    // Threads may still be inside llama.cpp, for a second signal does not wait for them.
+    clef_api::exit_now(code)
+}
+
+fn run(settings: &Settings, config: ServerConfig, model: &Path) -> anyhow::Result<Ended> {
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let threads = settings.threads_http.unwrap_or_else(|| {
         std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_HTTP_THREADS)
     });
     let runtime = clef_http::runtime(Some(threads)).context("threads for connections cannot be started")?;
-    let (ended, loader) = runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let server = Server::bind(config).await?;
         let handle = server.handle();
         // Polled once here, so that signals are watched before anybody can know that there is somebody to send one to.
@@ -50,29 +71,20 @@ pub(crate) fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
         runtime.spawn(signals);
         let place = place(scheme, server.local_address());
         announce(settings, &place)?;
-        let loader = spawn_load(settings, model.path(), &handle, place)?;
-        anyhow::Ok((server.run().await, loader))
-    })?;
-    let code = match &ended {
-        Ok(Ended::Shutdown) => 0,
-        Ok(Ended::EngineDead) => ENGINE_LOST,
-        Err(error) => {
-            if settings.log.jsonl || settings.log.file.is_some() {
-                tracing::error!("{error}");
-            }
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            1
-        }
-    };
-    tracing::info!("ended");
-    wait(&loader);
-    // Threads may still be inside llama.cpp (a second signal does not wait for them), where its destructors must not run.
-    clef_api::exit_now(code)
+        let loader = spawn_load(settings, model, &handle, place)?;
+        let ended = server.run().await;
+        wait(&loader);
+        // The last handle would end the engine and wait for it, which a second signal does not. The program ends next.
+        std::mem::forget(handle);
+        anyhow::Ok(ended?)
+    });
+    runtime.shutdown_background();
+    ended
 }
 
 fn spawn_load(
     settings: &Settings,
-    path: &std::path::Path,
+    path: &Path,
     handle: &ServerHandle,
     place: String,
 ) -> anyhow::Result<std::thread::JoinHandle<()>> {

@@ -92,7 +92,7 @@ async fn unknown_paths_and_wrong_methods_are_not_found() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prefix_stands_before_every_path() {
-    let config = ServerConfig { api_prefix: "/clef".to_owned(), metrics: true, props: true, ..config() };
+    let config = ServerConfig { api_prefix: "clef/".to_owned(), metrics: true, props: true, ..config() };
     let server = Running::start(config).await;
     for (method, path) in ROUTES {
         let answer = server.ask(request(method, path, &[], BODY)).await;

@@ -163,3 +163,33 @@ async fn texts_become_tokens_and_back() {
     server.ask(request("POST", "/tokenize", &[], r#"{"content":"a"}"#)).await.error(501);
     server.stop().await;
 }
+
+/// A vocabulary that fails in every way.
+#[derive(Debug)]
+struct Broken;
+
+impl clef_http::Text for Broken {
+    fn tokenize(&self, _: &str, _: clef_http::TokenizeOptions) -> Result<Vec<clef_record::TokenId>, String> {
+        Err("told to".to_owned())
+    }
+
+    fn piece(&self, _: clef_record::TokenId) -> Option<Vec<u8>> {
+        panic!("told to")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_costs_one_request() {
+    let broken = clef_http::Model { text: Some(std::sync::Arc::new(Broken)), ..model(8, None) };
+    let server = Running::with(config(), broken).await;
+    let mut client = server.connect().await;
+    for _ in 0..3 {
+        client.send(request("POST", "/tokenize", &[], r#"{"content":"a"}"#)).await;
+        assert_eq!(client.answer().await.error(500), "server_error");
+        client.send(request("POST", "/detokenize", &[], r#"{"tokens":[1]}"#)).await;
+        assert_eq!(client.answer().await.error(500), "server_error");
+        client.send(crate::support::decision(BODY)).await;
+        assert_eq!(client.answer().await.status, 200);
+    }
+    server.stop().await;
+}

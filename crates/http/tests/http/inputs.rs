@@ -3,7 +3,7 @@
 use clef_http::{ServerConfig, ValidationStatus};
 
 use crate::fake::Gate;
-use crate::support::{BODY, Running, config, get, model, request};
+use crate::support::{BODY, Running, config, eventually, get, model, request};
 
 fn with_questions(questions: &str) -> String {
     format!(r#"{{"state":"x","questions":{questions}}}"#)
@@ -64,7 +64,8 @@ async fn what_is_invalid_is_refused_by_question_and_field() {
         let answer = server.decide(&body, &[]).await;
         assert_eq!(answer.error(422), "unprocessable_entity_error", "{body}");
         let json = answer.json();
-        let loc: Vec<&str> = json["detail"][0]["loc"].as_array().unwrap().iter().filter_map(|step| step.as_str()).collect();
+        let loc: Vec<&str> =
+            json["detail"][0]["loc"].as_array().unwrap().iter().filter_map(|step| step.as_str()).collect();
         assert_eq!(loc[1..], place, "{body}: {json}");
     }
     server.stop().await;
@@ -91,7 +92,10 @@ async fn an_error_is_small_whatever_was_sent() {
     server.decide(BODY, &[("Content-Encoding", &"x".repeat(20_000))]).await.error(415);
     let form = format!("multipart/form-data; boundary={}", "x".repeat(20_000));
     server.decide(BODY, &[("Content-Type", &form)]).await.error(422);
-    server.ask(request("POST", "/tokenize", &[], format!("{{\"content\":{{\"{}\":1}}}}", "x".repeat(20_000)))).await.error(422);
+    server
+        .ask(request("POST", "/tokenize", &[], format!("{{\"content\":{{\"{}\":1}}}}", "x".repeat(20_000))))
+        .await
+        .error(422);
     server.stop().await;
 }
 
@@ -123,9 +127,13 @@ async fn pictures_are_refused_in_every_form() {
     for body in [
         format!(r#"{{"state":"x",{question},"images":["{url}"]}}"#),
         format!(r#"{{"state":"x",{question},"videos":[{{"frames":["{url}"],"fps":2.0}}]}}"#),
-        format!(r#"{{"state":"x",{question},"assets":{{"<image:00>":{{"type":"image","format":"png","data_base64":"AA"}}}}}}"#),
+        format!(
+            r#"{{"state":"x",{question},"assets":{{"<image:00>":{{"type":"image","format":"png","data_base64":"AA"}}}}}}"#
+        ),
         format!(r#"{{"state":[{{"type":"image_url","image_url":{{"url":"{url}"}}}}],{question}}}"#),
-        format!(r#"{{"state":{{"messages":[{{"role":"user","content":[{{"type":"input_image","image_url":"{url}"}}]}}]}},{question}}}"#),
+        format!(
+            r#"{{"state":{{"messages":[{{"role":"user","content":[{{"type":"input_image","image_url":"{url}"}}]}}]}},{question}}}"#
+        ),
     ] {
         let answer = server.decide(&body, &[]).await;
         assert_eq!(answer.error(501), "not_supported_error", "{body}");
@@ -175,19 +183,17 @@ async fn faults_of_the_model_are_no_answers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_says_when_to_come_again_and_never_to_a_bad_body() {
     let gate = Gate::default();
-    let server = Running::with(ServerConfig { metrics: true, ..config() }, model(2, Some(gate.clone()))).await;
+    let served = model(2, Some(gate.clone()));
+    let engine = served.engine.clone();
+    let server = Running::with(ServerConfig { metrics: true, ..config() }, served).await;
     let mut waiting = Vec::new();
     for _ in 0..2 {
         let mut client = server.connect().await;
         client.send(crate::support::decision(BODY)).await;
         waiting.push(client);
     }
-    let arrived = gate.clone();
-    tokio::task::spawn_blocking(move || arrived.wait_for_arrivals(1)).await.unwrap();
-    let mut refused = server.decide(BODY, &[]).await;
-    while refused.status == 200 {
-        refused = server.decide(BODY, &[]).await;
-    }
+    eventually("admission", || engine.statistics().in_flight == 2 && engine.statistics().running == 1).await;
+    let refused = server.decide(BODY, &[]).await;
     assert_eq!(refused.error(429), "rate_limit_error");
     let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     let milliseconds: u64 = refused.header("retry-after-ms").unwrap().parse().unwrap();

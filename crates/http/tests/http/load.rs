@@ -120,7 +120,11 @@ async fn rounds_of_clients_get_the_answers_of_a_serial_run() {
     let server = Arc::new(Running::start(config()).await);
     let body = |index: usize| {
         let options: Vec<String> = (0..=index % 7).map(|option| format!("\"o{option}\":null")).collect();
-        format!(r#"{{"state":"{}","questions":{{"q{index}":{{"type":"choice","criteria":{{{}}}}}}}}}"#, "s".repeat(index), options.join(","))
+        format!(
+            r#"{{"state":"{}","questions":{{"q{index}":{{"type":"choice","criteria":{{{}}}}}}}}}"#,
+            "s".repeat(index),
+            options.join(",")
+        )
     };
     let mut serial = Vec::new();
     for index in 0..64 {

@@ -1,5 +1,7 @@
 //! A server on a free port, a model without a model, and raw bytes: what clients, careless and hostile ones, get to see.
 
+#![expect(clippy::unwrap_used, reason = "in a test a failed expectation is the message")]
+
 mod access;
 mod bodies;
 mod endpoints;

@@ -144,7 +144,8 @@ async fn a_client_that_asks_first_is_told_to_go_on() {
 
     // What would be refused anyway is refused before the body is sent.
     let mut client = server.connect().await;
-    let head = "POST /v1/systemone HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 999999999\r\n\r\n";
+    let head =
+        "POST /v1/systemone HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 999999999\r\n\r\n";
     client.send(head).await;
     assert_eq!(client.answer().await.error(413), "request_too_large_error");
     client.closed().await;

@@ -38,7 +38,8 @@ async fn a_unix_socket_is_served_and_taken_away() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_can_be_shared() {
-    let shared = |port| ServerConfig { listen: Listen::Tcp { host: "127.0.0.1".into(), port, reuse_port: true }, ..config() };
+    let shared =
+        |port| ServerConfig { listen: Listen::Tcp { host: "127.0.0.1".into(), port, reuse_port: true }, ..config() };
     let first = Running::start(shared(0)).await;
     let second = Running::start(shared(first.address.port())).await;
     assert_eq!(first.address, second.address);
@@ -112,6 +113,9 @@ async fn files_that_are_no_certificate_are_refused_by_name() {
     ] {
         let tls = Some(TlsFiles { certificates: certificates.clone(), key: key.clone() });
         let error = Server::bind(ServerConfig { tls, ..config() }).await.unwrap_err();
-        assert!(error.to_string().starts_with("TLS cannot be set up: ") && error.to_string().contains(named), "{error}");
+        assert!(
+            error.to_string().starts_with("TLS cannot be set up: ") && error.to_string().contains(named),
+            "{error}"
+        );
     }
 }
