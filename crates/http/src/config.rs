@@ -23,7 +23,7 @@ pub struct ServerConfig {
     /// Connections held at once; more wait in the operating system's queue. Bounded by the limit on open files too.
     pub max_connections: usize,
     /// How long a connection may take until a request's head is complete, from its start or from the end of the answer
-    /// before it; so also how long an idle connection is kept.
+    /// before it; so also how long an idle connection is kept. A TLS handshake may take half of it.
     pub header_timeout: Duration,
     /// How long a body may take beyond the time that its bytes need at 64 KiB a second.
     pub body_timeout: Duration,

@@ -38,7 +38,7 @@ pub(crate) async fn serve(
         match tls {
             None => talk(stream, &context).await,
             Some(tls) => {
-                let handshake = tokio::time::timeout(context.config.header_timeout, tls.accept(stream));
+                let handshake = tokio::time::timeout(context.config.header_timeout / 2, tls.accept(stream));
                 tokio::select! {
                     accepted = handshake => match accepted {
                         Ok(Ok(stream)) => talk(stream, &context).await,
