@@ -31,22 +31,15 @@ impl Run {
     }
 }
 
-/// Runs `clef` with a request on standard input. The environment's own settings do not reach it.
+/// The command under test.
+pub(crate) const CLEF: &str = env!("CARGO_BIN_EXE_clef");
+
+/// Runs `clef` with a request on standard input.
 pub(crate) fn clef(arguments: &[&str], input: &str) -> Run {
-    let mut command = in_clean_environment(env!("CARGO_BIN_EXE_clef"));
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    // The child may refuse its arguments before it reads anything.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let output = child.wait_with_output().unwrap();
-    Run {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    run_with(in_clean_environment(CLEF).args(arguments), input)
 }
 
-/// A program of ours that the environment's own settings do not reach.
+/// A program that the environment's own settings do not reach.
 pub(crate) fn in_clean_environment(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE").env_remove("HF_TOKEN");
@@ -56,6 +49,20 @@ pub(crate) fn in_clean_environment(program: &str) -> Command {
         }
     }
     command
+}
+
+/// Runs a command with text on standard input.
+pub(crate) fn run_with(command: &mut Command, input: &str) -> Run {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // The child may refuse its arguments before it reads anything.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    Run {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
 }
 
 /// `clef decide` on a model, with one thread (tests run side by side), a request on standard input, and more flags.

@@ -6,7 +6,7 @@ use clef_llama::gguf::{Gguf, HeaderWriter, TensorInfo};
 use clef_testkit::{Tiny, built_in_model, fixture, generated_dir, tiny};
 use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::command::{clef, decide};
+use crate::command::{CLEF, clef, decide, in_clean_environment, run_with};
 
 const REQUEST: &str = r#"{"state": "I was charged twice.", "questions": {"refund": {"type": "noul"}}}"#;
 
@@ -96,6 +96,20 @@ fn a_file_that_is_no_gguf_is_refused() {
     let run = decide(&path, &[], REQUEST);
     assert!(run.fails_with(1).contains("not a GGUF file"), "{run:?}");
     std::fs::remove_file(path).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_cannot_be_had_is_a_line_of_error() {
+    // Limits on the address space, from one that the program barely starts in to one that it nearly loads in.
+    for kibibytes in [70_000, 120_000, 200_000, 300_000, 400_000] {
+        let script = format!("ulimit -v {kibibytes}; exec \"$0\" decide -m \"$1\" -t 1 -");
+        let model = fixture("clef-tiny/clef-tiny-bf16.gguf");
+        let run = run_with(in_clean_environment("sh").args(["-c", &script]).arg(CLEF).arg(model), REQUEST);
+        run.fails_with(1);
+    }
+    let run = decide(&built_in_model(), &["-c", "67108864"], REQUEST);
+    assert!(run.fails_with(1).contains("alloc"), "{run:?}");
 }
 
 /// The largest memory that any child of this process had so far, in KiB.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![expect(clippy::print_stdout, reason = "measured differences are printed for docs/correctness.md")]
 
+mod answers;
 mod command;
 mod damage;
 mod decide;

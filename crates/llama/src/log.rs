@@ -95,7 +95,10 @@ fn emit(level: ggml_log_level, line: &str) {
 unsafe extern "C" fn on_abort(message: *const c_char) {
     // SAFETY: ggml passes a terminated string that lives for the call.
     let message = unsafe { CStr::from_ptr(message) };
-    let _ = writeln!(std::io::stderr(), "error: llama.cpp gave up: {}", message.to_string_lossy().trim());
+    let message = message.to_string_lossy();
+    // The compiler's path to the source file says nothing to people.
+    let message = message.rsplit_once("/llama.cpp/").map_or(&*message, |(_, rest)| rest);
+    let _ = writeln!(std::io::stderr(), "error: llama.cpp gave up: {}", message.trim());
     // Not `exit`: handlers registered by libraries must not run in a process whose state is unknown.
     // SAFETY: ends the process.
     unsafe { libc::_exit(ABORT_EXIT_CODE.load(Ordering::Relaxed)) }

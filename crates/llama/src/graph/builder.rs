@@ -398,7 +398,7 @@ impl<'s> Graph<'s> {
         // SAFETY: the graph is live.
         let nodes = unsafe { clef_sys::ggml_graph_n_nodes(self.graph.as_ptr()) };
         assert!(nodes as usize <= compute.max_nodes(), "{nodes} nodes, the limit is {}", compute.max_nodes());
-        compute.allocate(self.graph.as_ptr())?;
+        compute.allocate(self.graph.as_ptr(), nodes as usize)?;
         for (tensor, data) in self.inputs.borrow().iter() {
             let (bytes, length) = match data {
                 Input::F32(values) => (values.as_ptr().cast::<c_void>(), size_of_val(*values)),
