@@ -30,8 +30,8 @@ const ENGINE_WATCH: Duration = Duration::from_millis(200);
 /// How long is waited when no connection can be accepted, as when files run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long the engine may take to end once nobody waits for it: it stops at its next chunk.
-const ENGINE_END: Duration = Duration::from_secs(10);
+/// How long the engine may take to end once nobody waits for it. It stops at its next chunk; the process ends anyway.
+const ENGINE_END: Duration = Duration::from_millis(500);
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
