@@ -28,47 +28,76 @@ pub(crate) fn check_field(name: &str, value: Value<'_>) -> Result<(), RecordErro
 
 /// Refuses a state that holds picture parts: a list of messages, `{"messages": [...]}`, or a bare list of parts.
 pub(crate) fn check_state(state: Value<'_>) -> Result<(), RecordError> {
-    let mut loc = vec!["body".into(), "state".into()];
-    let list = match state.shape() {
-        Shape::Array => state,
-        Shape::Object => match state.member("messages") {
-            Some(messages) => {
-                loc.push("messages".into());
-                messages
-            }
-            None => return Ok(()),
-        },
-        _ => return Ok(()),
-    };
-    let Some((found, kind)) = find_part(list) else {
+    let Some((found, kind)) = find_in_state(state) else {
         return Ok(());
     };
+    let mut loc = vec!["body".into(), "state".into()];
     loc.extend(found);
     let place: Vec<String> = loc[1..].iter().map(ToString::to_string).collect();
     let message = format!("{} is an \"{kind}\" part; images are not supported, only text", place.join("."));
     Err(RecordError::not_supported(loc, message))
 }
 
-/// The first picture part of a list of messages or parts: where it is, and its type.
-fn find_part<'a>(list: Value<'a>) -> Option<(Vec<LocItem>, &'static str)> {
-    let objects = |list: Value<'a>| {
-        let items = list.elements().enumerate();
-        items.filter(|(_, item)| item.shape() == Shape::Object)
-    };
-    objects(list).find_map(|(index, item)| {
-        if let Some(kind) = picture_kind(item) {
-            return Some((vec![index.into()], kind));
-        }
-        let content = item.member("content")?;
-        content.elements().enumerate().find_map(|(part_index, part)| {
-            let kind = picture_kind(part)?;
-            Some((vec![index.into(), "content".into(), part_index.into()], kind))
-        })
+/// Where a picture part is, and its type.
+type Found = (Vec<LocItem>, &'static str);
+
+/// The first picture part of a state.
+fn find_in_state(state: Value<'_>) -> Option<Found> {
+    match state.shape() {
+        Shape::Array => find_in_list(state),
+        Shape::Object => behind("messages", find_in_list(state.member("messages")?)),
+        _ => None,
+    }
+}
+
+/// The first picture part of a list of messages or parts. A `json` part, as some clients wrap a whole state in, is
+/// looked into like a state.
+fn find_in_list(list: Value<'_>) -> Option<Found> {
+    if list.shape() != Shape::Array {
+        return None;
+    }
+    let objects = list.elements().enumerate().filter(|(_, item)| item.shape() == Shape::Object);
+    objects.into_iter().find_map(|(index, item)| {
+        let found = match (picture_kind(item), item.member("content"), wrapped(item)) {
+            (Some(kind), _, _) => Some((Vec::new(), kind)),
+            (None, Some(content), _) => behind("content", find_in_content(content)),
+            (None, None, Some(value)) => behind("value", find_in_state(value)),
+            (None, None, None) => None,
+        };
+        behind(index, found)
     })
+}
+
+fn find_in_content(content: Value<'_>) -> Option<Found> {
+    if content.shape() != Shape::Array {
+        return None;
+    }
+    let parts = content.elements().enumerate().filter(|(_, part)| part.shape() == Shape::Object);
+    parts.into_iter().find_map(|(index, part)| Some((vec![index.into()], picture_kind(part)?)))
+}
+
+/// Puts a step in front of a place.
+fn behind(step: impl Into<LocItem>, found: Option<Found>) -> Option<Found> {
+    let (mut place, kind) = found?;
+    place.insert(0, step.into());
+    Some((place, kind))
+}
+
+fn wrapped(part: Value<'_>) -> Option<Value<'_>> {
+    let kind = part.member("type")?.string()?;
+    if kind == "json" { part.member("value") } else { None }
 }
 
 fn picture_kind(part: Value<'_>) -> Option<&'static str> {
     let named = part.member("type")?.string()?;
-    let kind = ["image_url", "input_image"].into_iter().find(|kind| *kind == named)?;
-    part.member("image_url").is_some_and(|url| !url.is_null()).then_some(kind)
+    let has = |field: &str| part.member(field).is_some_and(|value| !value.is_null());
+    match &*named {
+        "image_url" if has("image_url") => Some("image_url"),
+        "input_image" if has("image_url") => Some("input_image"),
+        "file" if has("data") => {
+            let media = part.member("mediaType")?.string()?;
+            ["image/", "video/"].iter().any(|family| media.starts_with(family)).then_some("file")
+        }
+        _ => None,
+    }
 }

@@ -233,6 +233,20 @@ fn media_are_not_supported_and_named() {
         "body.state.messages.0.content.0"
     );
     assert_eq!(place(r#""state":[{"type":"text","text":"a"},{"type":"image_url","image_url":"x"}]"#), "body.state.1");
+    let file = r#"{"type":"file","mediaType":"image/png","data":{"type":"data","data":"iVBOR"}}"#;
+    assert_eq!(place(&format!(r#""state":[{file}]"#)), "body.state.0");
+    let messages = r#"{"messages":[{"content":[{"type":"image_url","image_url":"x"}]}]}"#;
+    assert_eq!(
+        place(&format!(r#""state":[{{"type":"json","value":{messages}}}]"#)),
+        "body.state.0.value.messages.0.content.0"
+    );
+    for text in [
+        r#"[{"type":"file","mediaType":"text/plain","data":"a"}]"#,
+        r#"[{"type":"json","value":{"type":"image_url","image_url":"x"}}]"#,
+        r#"{"type":"file","mediaType":"image/png","data":"a"}"#,
+    ] {
+        Record::parse(format!(r#"{{"questions":{{"q":{{"type":"noul"}}}},"state":{text}}}"#).as_bytes()).unwrap();
+    }
 }
 
 #[test]

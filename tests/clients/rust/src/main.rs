@@ -20,7 +20,8 @@ const LEVELS: [&str; 4] = ["can wait", "this week", "today", "right now"];
 /// Fails a check, not the program.
 macro_rules! require {
     ($holds:expr, $($words:tt)+) => {
-        if !$holds {
+        let holds: bool = $holds;
+        if !holds {
             return Err(format!($($words)+).into());
         }
     };
