@@ -8,7 +8,8 @@ use tracing_subscriber::EnvFilter;
 /// variable `RUST_LOG` goes before it.
 pub fn start_logging(verbosity: u8) {
     let filter = match verbosity {
-        0 => "warn,llama.cpp=off",
+        // What fails is reported once, by the command.
+        0 => "warn,llama.cpp=off,clef_engine=off",
         1 => "info",
         2 => "debug",
         _ => "trace",
@@ -18,6 +19,8 @@ pub fn start_logging(verbosity: u8) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
+        .without_time()
+        .with_target(verbosity > 0)
         .with_writer(std::io::stderr)
         .try_init();
 }

@@ -170,7 +170,8 @@ impl Settings {
             config.cors = Some(Cors { origins: self.cors_origins.clone(), ..self.cors.clone() });
         }
         // One longest body must always find room.
-        config.max_bodies_bytes_in_flight = config.max_bodies_bytes_in_flight.max(2 * config.max_body_bytes);
+        config.max_bodies_bytes_in_flight =
+            config.max_bodies_bytes_in_flight.max(config.max_body_bytes.saturating_mul(2));
         Ok(config)
     }
 

@@ -98,6 +98,45 @@ fn a_file_that_is_no_gguf_is_refused() {
     std::fs::remove_file(path).unwrap();
 }
 
+#[test]
+fn a_pipe_is_no_model_and_nobody_waits_for_one() {
+    let pipe = generated_dir().join(format!("damage-{}-pipe", std::process::id()));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(decide(&pipe, &[], REQUEST).fails_with(1).contains("not a file"));
+    std::fs::remove_file(pipe).unwrap();
+}
+
+#[test]
+fn names_in_a_file_do_not_reach_a_terminal_as_commands() {
+    let source = Gguf::open(&built_in_model()).unwrap();
+    let mut header = HeaderWriter::default();
+    header.put_str("general.name", "x\u{1b}]0;y\u{7}\u{1b}[2J\n  can decide\u{202e}");
+    source.keys().filter(|key| *key != "general.name").for_each(|key| header.copy(&source, key));
+    let path = rewritten("name", &source, header, |_| true);
+    let run = clef(&["inspect", path.to_str().unwrap()], "");
+    assert!(!run.succeeds().replace('\n', "").contains(|c: char| c.is_control() || c == '\u{202e}'), "{run:?}");
+    assert_eq!(run.stdout.lines().filter(|line| line.trim() == "can decide").count(), 1);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn logits_that_are_not_numbers_are_a_line_of_error() {
+    let source = Gguf::open(&built_in_model()).unwrap();
+    let mut header = HeaderWriter::default();
+    source.keys().for_each(|key| header.copy(&source, key));
+    let image = header.finish(&source, source.tensors());
+    let mut bytes = vec![0; image.length() as usize];
+    image.read_at(0, &mut bytes).unwrap();
+    let path = scratch("nan", &bytes);
+    let copy = Gguf::open(&path).unwrap();
+    let scales = copy.tensor("decision.scales").unwrap().offset as usize;
+    bytes[scales..scales + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    let run = decide(&path, &[], REQUEST);
+    assert!(run.fails_with(1).contains("NaN"), "{run:?}");
+    std::fs::remove_file(path).unwrap();
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_that_cannot_be_had_is_a_line_of_error() {

@@ -177,3 +177,12 @@ fn neutral_ids_keep_an_answer_when_a_question_is_renamed() {
     assert_eq!(ask("a", &["--neutral-ids"]).to_bits(), ask("some_other_name", &["--neutral-ids"]).to_bits());
     assert_ne!(ask("a", &[]).to_bits(), ask("some_other_name", &[]).to_bits());
 }
+
+#[test]
+fn repacked_weights_answer_or_are_refused_in_a_line() {
+    // On CPUs with AMX llama.cpp's repacked kernels cannot be trusted to run.
+    let run = decide(&built_in_model(), &["--repack"], SMALL);
+    if run.code != Some(0) {
+        assert!(run.fails_with(1).contains("AMX"), "{run:?}");
+    }
+}

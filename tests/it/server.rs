@@ -1,13 +1,15 @@
 //! `clef-server` as people start it, ask it and end it.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use clef_testkit::{built_in_model, generated_dir, project_dir};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::command::clef;
+use crate::command::{clef, in_clean_environment};
 use crate::serving::{Running, clef_server, read, serving};
 
 const SMALL: &str = r#"{"state": "I was charged twice.", "questions": {"refund": {"type": "noul"}}}"#;
@@ -193,6 +195,30 @@ fn a_lost_engine_ends_the_program_with_a_code_for_its_supervisor() {
     assert_eq!(server.get("/health").status, 503);
     let (code, log) = server.end();
     assert_eq!(code, Some(70), "{log}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_nothing_up() {
+    let mut child = in_clean_environment(env!("CARGO_BIN_EXE_clef-server"))
+        .args(["--port", "0", "-t", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut url = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    let address = url.trim().strip_prefix("http://").unwrap().to_owned();
+    // Several times what the pipe of the log holds.
+    for _ in 0..1_000 {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+    }
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

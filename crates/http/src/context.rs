@@ -13,6 +13,7 @@ use crate::model::Model;
 use crate::origin::Origins;
 use crate::request_id::RequestIds;
 use crate::shutdown::{Life, Phase};
+use crate::tokenize;
 
 /// Shared state; everything in it may be used from any thread.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) origins: Origins,
     /// As many large bodies are parsed at once as there are cores.
     pub(crate) parsers: Semaphore,
+    /// Texts that clients may have tokenized at once. A permit goes along with the work, which outlives its client.
+    pub(crate) tokenizers: Arc<Semaphore>,
     pub(crate) model: OnceLock<Model>,
 }
 
@@ -38,6 +41,7 @@ impl Context {
             request_ids: RequestIds::new(),
             origins,
             parsers: Semaphore::new(std::thread::available_parallelism().map_or(2, usize::from)),
+            tokenizers: Arc::new(Semaphore::new(tokenize::MAX_AT_ONCE)),
             model: OnceLock::new(),
             config,
         }

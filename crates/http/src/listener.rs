@@ -1,9 +1,11 @@
 //! Where connections come from: a network address or a Unix socket.
 
 use std::fmt;
+use std::fs::{self, Metadata};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -37,7 +39,7 @@ impl fmt::Display for LocalAddress {
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, SocketFile),
 }
 
 impl Listener {
@@ -56,13 +58,10 @@ impl Listener {
                 Err(last)
             }
             Listen::Unix(path) => {
-                if let Err(error) = UnixStream::connect(path).await
-                    && error.kind() == io::ErrorKind::ConnectionRefused
-                {
-                    // Nobody listens there any more.
-                    std::fs::remove_file(path)?;
-                }
-                Ok(Self::Unix(UnixListener::bind(path)?, path.clone()))
+                remove_dead_socket(path).await?;
+                let listener = UnixListener::bind(path)?;
+                let id = FileId::of(&fs::symlink_metadata(path)?);
+                Ok(Self::Unix(listener, SocketFile { path: path.clone(), id }))
             }
         }
     }
@@ -70,7 +69,7 @@ impl Listener {
     pub(crate) fn local_address(&self) -> io::Result<LocalAddress> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(LocalAddress::Tcp),
-            Self::Unix(_, path) => Ok(LocalAddress::Unix(path.clone())),
+            Self::Unix(_, file) => Ok(LocalAddress::Unix(file.path.clone())),
         }
     }
 
@@ -89,11 +88,56 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            // Someone may have taken it away already.
-            let _ = std::fs::remove_file(path);
+        if let Self::Unix(_, file) = self {
+            // The listener is still open here, so the system cannot have given its file's number to another file.
+            let is_ours = fs::symlink_metadata(&file.path).is_ok_and(|found| FileId::of(&found) == file.id);
+            if is_ours {
+                // Someone may take it away at the same time.
+                let _ = fs::remove_file(&file.path);
+            }
         }
     }
+}
+
+/// The file of a Unix socket that this server made.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    id: FileId,
+}
+
+/// Which file it is, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+/// Removes the socket that a dead server left at a path. Nothing that is not a socket is ever removed.
+async fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !found.file_type().is_socket() {
+        let message = format!("{} is there and is no socket", path.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+    }
+    if let Err(error) = UnixStream::connect(path).await
+        && error.kind() == io::ErrorKind::ConnectionRefused
+        // Another server that starts may have replaced it in the meantime.
+        && FileId::of(&fs::symlink_metadata(path)?) == FileId::of(&found)
+    {
+        fs::remove_file(path)?;
+    }
+    Ok(())
 }
 
 fn bind_tcp(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {

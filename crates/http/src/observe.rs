@@ -138,6 +138,11 @@ impl<'c> Record<'c> {
         counters.request(self.route, status);
         let (method, path, request_id) = (self.method, self.route.name(), self.id.as_str());
         let ms = milliseconds(total);
+        if self.route == Route::Health {
+            // Supervisors ask every few seconds.
+            tracing::debug!(method, path, status, ms, request_id, "request");
+            return;
+        }
         let Some(facts) = facts else {
             tracing::info!(method, path, status, ms, request_id, "request");
             return;
@@ -177,7 +182,52 @@ impl Drop for Record<'_> {
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
+    use hyper::{Method, Uri};
+    use tracing::{Event, Level, Metadata, Subscriber, span};
+
     use super::*;
+    use crate::config::ServerConfig;
+    use crate::origin::Origins;
+
+    /// Passes the level of each event on.
+    struct Levels(std::sync::mpsc::Sender<Level>);
+
+    impl Subscriber for Levels {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            self.0.send(*event.metadata().level()).unwrap();
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn requests_are_logged_and_polls_of_health_only_for_who_debugs() {
+        let context = Context::new(ServerConfig::default(), Origins::new(None, None));
+        for (path, level) in [("/health", Level::DEBUG), ("/v1/health", Level::DEBUG), ("/slots", Level::INFO)] {
+            let head = Head { method: Method::GET, uri: Uri::from_static(path), headers: HeaderMap::new() };
+            let (sender, levels) = std::sync::mpsc::channel();
+            tracing::subscriber::with_default(Levels(sender), || {
+                Record::begin(&context, head.route(&context), &head)
+                    .finish(&Failure::loading().into_reply(Default::default()));
+                drop(Record::begin(&context, head.route(&context), &head));
+            });
+            assert_eq!(levels.iter().collect::<Vec<_>>(), [level, level], "{path}");
+        }
+    }
 
     #[tokio::test]
     async fn a_handler_that_panics_costs_its_own_request() {

@@ -2,16 +2,17 @@
 //!
 //! A page of any site can send requests to a server on the reader's own machine, and with a name that resolves to
 //! 127.0.0.1 (DNS rebinding) even read the answers. So a server on a loopback address refuses what a browser sends on a
-//! foreign page's behalf. What a browser always adds is how it is known: `Origin`, and `Sec-Fetch-*` where it has one.
-//! Programs that are no browsers send neither and are never affected; Node's `fetch` sends a lone
-//! `Sec-Fetch-Mode: cors`, which therefore does not count.
+//! foreign page's behalf. `Origin` says which page that is, but a plain GET has none, and `Sec-Fetch-*` is not sent to
+//! names that are not of this machine without TLS. So where the server is called by such a name, a browser is also known
+//! by `Referer` and by how all of them begin their `User-Agent`. Programs that are no browsers send none of these and are
+//! never affected; Node's `fetch` sends a lone `Sec-Fetch-Mode: cors`, which therefore does not count.
 
 use std::net::IpAddr;
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_HEADERS, HOST, HeaderValue,
-    ORIGIN, VARY,
+    ORIGIN, REFERER, USER_AGENT, VARY,
 };
 use hyper::{HeaderMap, Uri};
 
@@ -48,11 +49,13 @@ impl Origins {
         for origin in headers.get_all(ORIGIN) {
             let is_admitted = self.admits(origin) || host_of(origin).is_some_and(|host| is_ours(&host));
             if !is_admitted {
-                return Err(Failure::new(
-                    FailureKind::ForeignOrigin,
-                    "the page this request comes from may not call a server on this machine; see --cors-origins",
-                ));
+                return Err(foreign_page());
             }
+        }
+        // Images, scripts and links have no origin, but may come from anywhere.
+        let is_cross_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+        if is_cross_site && !headers.contains_key(ORIGIN) && !self.admits_all() {
+            return Err(foreign_page());
         }
         if self.cors.is_none() && is_from_browser(headers) {
             let host = uri.host().map(str::to_owned).or_else(|| {
@@ -67,6 +70,10 @@ impl Origins {
             }
         }
         Ok(())
+    }
+
+    fn admits_all(&self) -> bool {
+        self.cors.as_ref().is_some_and(|cors| cors.origins.iter().any(|admitted| admitted == "*"))
     }
 
     fn admits(&self, origin: &HeaderValue) -> bool {
@@ -107,10 +114,20 @@ impl Origins {
     }
 }
 
+fn foreign_page() -> Failure {
+    Failure::new(
+        FailureKind::ForeignOrigin,
+        "the page this request comes from may not call a server on this machine; see --cors-origins",
+    )
+}
+
+/// Whether a request bears a browser's marks. Only asked where the server is called by a name that is not its own, or
+/// a page on this machine that the reader visits would be refused.
 fn is_from_browser(headers: &HeaderMap) -> bool {
-    headers.iter().any(|(name, value)| {
-        let name = name.as_str();
-        name.starts_with("sec-fetch-") && !(name == "sec-fetch-mode" && value == "cors")
+    headers.iter().any(|(name, value)| match name {
+        &REFERER => true,
+        &USER_AGENT => value.as_bytes().starts_with(b"Mozilla/"),
+        name => name.as_str().starts_with("sec-fetch-") && !(name == "sec-fetch-mode" && value == "cors"),
     })
 }
 

@@ -1,11 +1,13 @@
 //! `POST /tokenize` and `/detokenize`, as llama-server documents them.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use clef_record::TokenId;
 use hyper::{HeaderMap, StatusCode};
-use serde::de::{SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::body::{Body, RequestBody};
@@ -14,12 +16,16 @@ use crate::error::Failure;
 use crate::model::{Model, Text, TokenizeOptions};
 use crate::reply::Reply;
 
-/// The longest body: a million tokens of text, and more than any context. Lists take more memory than their text, so
-/// the general limit would be too much here.
-const MAX_BYTES: usize = 8 << 20;
+/// The longest body: longer than the text of any context. Tokenizing takes about a hundred times a text's memory, so the
+/// general limit would be too much here.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Requests that are worked on at once, for the same reason; others wait.
+pub(crate) const MAX_AT_ONCE: usize = 2;
 
 #[derive(Deserialize)]
 struct TokenizeRequest {
+    #[serde(default)]
     content: Content,
     #[serde(default)]
     add_special: bool,
@@ -33,7 +39,8 @@ fn yes() -> bool {
     true
 }
 
-/// A text, or a list of texts and tokens.
+/// A text, or a list of texts and tokens. None is an empty list, as in llama-server.
+#[derive(Default)]
 struct Content(Vec<Part>);
 
 enum Part {
@@ -65,20 +72,93 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Content, A::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Item {
-            Token(i32),
-            Text(String),
-        }
         let mut parts = Vec::new();
-        while let Some(item) = list.next_element()? {
-            parts.push(match item {
-                Item::Token(token) => Part::Token(token),
-                Item::Text(text) => Part::Text(text),
-            });
+        while let Some(part) = list.next_element()? {
+            parts.push(part);
         }
         Ok(Content(parts))
+    }
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PartVisitor)
+    }
+}
+
+struct PartVisitor;
+
+impl Visitor<'_> for PartVisitor {
+    type Value = Part;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or a token")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Part, E> {
+        Ok(Part::Text(text.to_owned()))
+    }
+
+    fn visit_i64<E: Error>(self, token: i64) -> Result<Part, E> {
+        IdVisitor.visit_i64(token).map(|Id(token)| Part::Token(token))
+    }
+
+    fn visit_u64<E: Error>(self, token: u64) -> Result<Part, E> {
+        IdVisitor.visit_u64(token).map(|Id(token)| Part::Token(token))
+    }
+}
+
+/// A token's number, which need not be one of the vocabulary.
+struct Id(i32);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IdVisitor)
+    }
+}
+
+struct IdVisitor;
+
+impl Visitor<'_> for IdVisitor {
+    type Value = Id;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a token")
+    }
+
+    fn visit_i64<E: Error>(self, token: i64) -> Result<Id, E> {
+        i32::try_from(token).map(Id).map_err(|_| E::custom(no_token(token)))
+    }
+
+    fn visit_u64<E: Error>(self, token: u64) -> Result<Id, E> {
+        i32::try_from(token).map(Id).map_err(|_| E::custom(no_token(token)))
+    }
+}
+
+fn no_token(token: impl fmt::Display) -> String {
+    format!("the vocabulary has no token {token}")
+}
+
+/// What is written as an object. Serde takes a struct's fields from an array, too.
+struct Object<R>(R);
+
+impl<'de, R: Deserialize<'de>> Deserialize<'de> for Object<R> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<R>(PhantomData<R>);
+
+impl<'de, R: Deserialize<'de>> Visitor<'de> for ObjectVisitor<R> {
+    type Value = Object<R>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<R>, A::Error> {
+        R::deserialize(MapAccessDeserializer::new(map)).map(Object)
     }
 }
 
@@ -114,7 +194,10 @@ pub(crate) async fn tokenize(
         let mut tokens = Vec::new();
         for (index, part) in request.content.0.into_iter().enumerate() {
             match part {
-                Part::Token(token) => tokens.push(token),
+                Part::Token(token) => {
+                    bytes_of(text, token, "content", index)?;
+                    tokens.push(token);
+                }
                 Part::Text(part) => {
                     // What goes around a text goes around the whole.
                     let options = TokenizeOptions { add_special: options.add_special && index == 0, ..options };
@@ -126,7 +209,11 @@ pub(crate) async fn tokenize(
         if !request.with_pieces {
             return Ok(Reply::json(StatusCode::OK, &Tokens::Ids { tokens }));
         }
-        let with_piece = |id| Ok(TokenWithPiece { id, piece: into_piece(bytes_of(text, id)?) });
+        let with_piece = |id| {
+            // The vocabulary made it, or has been asked for it.
+            let bytes = text.piece(TokenId(id)).ok_or_else(|| Failure::fault(no_token(id)))?;
+            Ok(TokenWithPiece { id, piece: into_piece(bytes) })
+        };
         let tokens = tokens.into_iter().map(with_piece).collect::<Result<_, Failure>>()?;
         Ok(Reply::json(StatusCode::OK, &Tokens::Pieces { tokens }))
     })
@@ -135,7 +222,8 @@ pub(crate) async fn tokenize(
 
 #[derive(Deserialize)]
 struct DetokenizeRequest {
-    tokens: Vec<i32>,
+    #[serde(default)]
+    tokens: Vec<Id>,
 }
 
 #[derive(Serialize)]
@@ -151,8 +239,8 @@ pub(crate) async fn detokenize(
 ) -> Result<Reply, Failure> {
     apart(context, model, headers, body, |text, request: DetokenizeRequest| {
         let mut bytes = Vec::new();
-        for token in request.tokens {
-            bytes.extend(bytes_of(text, token)?);
+        for (index, Id(token)) in request.tokens.into_iter().enumerate() {
+            bytes.extend(bytes_of(text, token, "tokens", index)?);
         }
         Ok(Reply::json(StatusCode::OK, &Detokenized { content: &String::from_utf8_lossy(&bytes) }))
     })
@@ -170,12 +258,13 @@ async fn apart<R: for<'de> Deserialize<'de> + 'static>(
     let Body { bytes, share } = body.read(context, headers, MAX_BYTES).await?;
     let text = model.text.as_ref().map(Arc::clone);
     let text = text.ok_or_else(|| Failure::not_supported("this server has no vocabulary to show"))?;
-    let _permit = context.parsers.acquire().await.map_err(|_| Failure::shutting_down())?;
+    let permit = Arc::clone(&context.tokenizers).acquire_owned().await.map_err(|_| Failure::shutting_down())?;
     let answered = tokio::task::spawn_blocking(move || {
-        let request = serde_json::from_slice(&bytes).map_err(|error| refused(&error))?;
-        let reply = answer(&*text, request);
-        drop(share);
-        reply
+        // Held until the end, whatever it is.
+        drop(permit);
+        let _held = share;
+        let Object(request) = serde_json::from_slice(&bytes).map_err(|error| refused(&error))?;
+        answer(&*text, request)
     });
     answered.await.map_err(|_| Failure::fault("the request failed in the server"))?
 }
@@ -185,10 +274,11 @@ fn refused(error: &serde_json::Error) -> Failure {
     Failure::invalid(vec!["body".into(), error.column().into()], slug, format!("body is not valid: {error}"))
 }
 
-fn bytes_of(text: &dyn Text, token: i32) -> Result<Vec<u8>, Failure> {
+/// The bytes of a token that a client named, at a place in one of the body's fields.
+fn bytes_of(text: &dyn Text, token: i32, field: &'static str, index: usize) -> Result<Vec<u8>, Failure> {
     text.piece(TokenId(token)).ok_or_else(|| {
-        let loc = vec!["body".into(), "tokens".into()];
-        Failure::invalid(loc, "value_error", format!("the vocabulary has no token {token}"))
+        let loc = vec!["body".into(), field.into(), index.into()];
+        Failure::invalid(loc, "value_error", no_token(token))
     })
 }
 

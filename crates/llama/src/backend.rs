@@ -132,3 +132,14 @@ pub fn devices() -> Vec<Device> {
         .filter_map(|index| Device::from_raw(unsafe { clef_sys::ggml_backend_dev_get(index) }))
         .collect()
 }
+
+/// Whether the CPU backend was built with AMX kernels and this CPU has the instructions.
+pub(crate) fn has_amx() -> bool {
+    #[cfg(not(feature = "dynamic-backends"))]
+    // SAFETY: no requirements; a constant of the build.
+    let has = unsafe { clef_sys::ggml_cpu_has_amx_int8() } != 0;
+    // Modules choose their kernels when they are loaded, and cannot be asked.
+    #[cfg(feature = "dynamic-backends")]
+    let has = cfg!(target_arch = "x86_64");
+    has
+}

@@ -49,6 +49,10 @@ impl Model {
     /// If the file is unsound or of another architecture, memory runs out, or `progress` said stop.
     pub fn load(gguf: &Gguf, params: &ModelParams, progress: Progress<'_>) -> Result<Self> {
         backend::start();
+        if params.repack && backend::has_amx() {
+            // gcc 12 compiles ggml's tile configuration into an illegal one; the process would end by a signal.
+            return Err(Error::unsupported("weights cannot be repacked on a CPU with AMX"));
+        }
         let backbone = Backbone::new(gguf)?;
         let image = backbone.to_virtual();
         tracing::debug!(

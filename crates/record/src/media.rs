@@ -26,9 +26,10 @@ pub(crate) fn check_field(name: &str, value: Value<'_>) -> Result<(), RecordErro
     ))
 }
 
-/// Refuses a state that holds picture parts: a list of messages, `{"messages": [...]}`, or a bare list of parts.
+/// Refuses a state that holds picture parts: in a list of messages, `{"messages": [...]}`, or a bare list of parts,
+/// where they would be pictures; and anywhere else, where nobody means them to be text.
 pub(crate) fn check_state(state: Value<'_>) -> Result<(), RecordError> {
-    let Some((found, kind)) = find_in_state(state) else {
+    let Some((found, kind)) = find_in_state(state).or_else(|| find_anywhere(state)) else {
         return Ok(());
     };
     let mut loc = vec!["body".into(), "state".into()];
@@ -81,6 +82,25 @@ fn behind(step: impl Into<LocItem>, found: Option<Found>) -> Option<Found> {
     let (mut place, kind) = found?;
     place.insert(0, step.into());
     Some((place, kind))
+}
+
+/// The first picture part at any place. Looked for only where the text says that there may be one.
+fn find_anywhere(state: Value<'_>) -> Option<Found> {
+    if !state.text().contains("image_url") && !state.text().contains("input_image") {
+        return None;
+    }
+    find_below(state)
+}
+
+fn find_below(value: Value<'_>) -> Option<Found> {
+    match value.shape() {
+        Shape::Array => value.elements().enumerate().find_map(|(index, item)| behind(index, find_below(item))),
+        Shape::Object => match picture_kind(value).filter(|kind| *kind != "file") {
+            Some(kind) => Some((Vec::new(), kind)),
+            None => value.members().find_map(|(name, item)| behind(LocItem::field(&name), find_below(item))),
+        },
+        _ => None,
+    }
 }
 
 fn wrapped(part: Value<'_>) -> Option<Value<'_>> {

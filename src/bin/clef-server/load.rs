@@ -9,6 +9,7 @@ use clef_engine::{CancelFlag, Engine, Evaluate, Job};
 use clef_http::{Model, Phase, ServerHandle};
 use clef_model::Bundle;
 use clef_server::flags::Settings;
+use clef_server::one_line;
 
 use crate::card;
 use crate::hooks::Hooked;
@@ -32,7 +33,7 @@ pub(crate) fn load(settings: &Settings, path: &Path, server: &ServerHandle, plac
                 tracing::info!("server is listening on {place}");
             }
         }
-        Err(error) => server.fail(format!("{error:#}")),
+        Err(error) => server.fail(one_line(&error)),
     }
 }
 

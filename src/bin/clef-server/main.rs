@@ -13,7 +13,7 @@ mod serve;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clef_server::flags;
+use clef_server::{flags, one_line};
 
 fn main() -> ExitCode {
     let settings = match flags::parse(std::env::args_os().skip(1), |name| std::env::var_os(name)) {
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Some(action) => about::print(action).map(|()| ExitCode::SUCCESS),
         None => serve::serve(&settings),
     };
-    done.unwrap_or_else(|error| refuse(&format!("error: {error:#}")))
+    done.unwrap_or_else(|error| refuse(&format!("error: {}", one_line(&error))))
 }
 
 /// Says why, and ends with llama-server's code for it.

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use clef_http::{Ended, LocalAddress, Server, ServerConfig, ServerHandle};
 use clef_server::flags::Settings;
 use clef_server::model_or_built_in;
+use clef_server::one_line;
 
 use crate::{load, log};
 
@@ -31,7 +32,7 @@ const LOAD_END: Duration = Duration::from_secs(2);
 pub(crate) fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
     let config = settings.server_config().map_err(anyhow::Error::msg)?;
     let model = model_or_built_in(settings.model.model.as_deref())?;
-    log::start(&settings.log)?;
+    let written = log::start(&settings.log)?;
     greet(settings);
     if let Some(notice) = model.notice() {
         tracing::warn!("{}", notice.trim_start_matches("note: "));
@@ -40,14 +41,18 @@ pub(crate) fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
         Ok(Ended::Shutdown) => 0,
         Ok(Ended::EngineDead) => ENGINE_LOST,
         Err(error) => {
+            let line = one_line(&error);
             if settings.log.jsonl || settings.log.file.is_some() {
-                tracing::error!("{error:#}");
+                tracing::error!("{line}");
             }
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
-            1
+            // The reason is the last thing said.
+            drop(written);
+            let _ = writeln!(std::io::stderr(), "error: {line}");
+            clef_api::exit_now(1)
         }
     };
     tracing::info!("ended");
+    drop(written);
     // Threads may still be inside llama.cpp, for a second signal does not wait for them.
     clef_api::exit_now(code)
 }

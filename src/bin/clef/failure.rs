@@ -39,7 +39,7 @@ impl From<clef_api::Error> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Self { message: format!("{error:#}"), code: 1 }
+        Self { message: clef_server::one_line(&error), code: 1 }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clef_api::Inspection;
-use clef_server::ModelFlags;
+use clef_server::{ModelFlags, plain};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, print};
@@ -78,7 +78,7 @@ fn as_json(i: &Inspection) -> Value {
 fn as_text(i: &Inspection) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
-        let _ = writeln!(out, "{name:<14}{value}");
+        let _ = writeln!(out, "{name:<14}{}", plain(&value));
     };
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     line("file", format!("{} ({})", i.path.display(), size(i.file_bytes)));

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clef_api::{Answer, AnswerValue, Decision, Record};
+use clef_server::plain;
 
 const BAR_CELLS: usize = 30;
 const LABEL_CELLS: usize = 24;
@@ -62,8 +63,8 @@ fn bar(probability: f64) -> String {
 
 /// Text of a client's, without line breaks or control characters, cut to fit.
 fn one_line(text: &str, cells: usize) -> String {
-    let clean = |c: char| if c.is_control() { ' ' } else { c };
-    let mut line: String = text.chars().map(clean).take(cells).collect();
+    let text = plain(text);
+    let mut line: String = text.chars().take(cells).collect();
     if text.chars().count() > cells {
         line.pop();
         line.push('…');

@@ -106,7 +106,7 @@ async fn a_prefix_stands_before_every_path() {
 }
 
 /// Headers that browsers send, and whether a server on this machine listens to them.
-const BROWSERS: [(&[(&str, &str)], bool); 20] = [
+const BROWSERS: [(&[(&str, &str)], bool); 33] = [
     (&[("Origin", "https://evil.example")], false),
     (&[("Origin", "https://localhost.evil.example")], false),
     (&[("Origin", "http://10.0.0.1:8080")], false),
@@ -124,6 +124,22 @@ const BROWSERS: [(&[(&str, &str)], bool); 20] = [
     (&[("Sec-Fetch-Site", "none"), ("Host", "localhost:8080")], true),
     (&[("Sec-Fetch-Site", "none"), ("Host", "127.0.0.1:8080")], true),
     (&[("Sec-Fetch-Site", "none"), ("Host", "[::1]:8080")], true),
+    // A plain GET after DNS rebinding: no origin, and nothing about fetching for a name without TLS.
+    (&[("User-Agent", "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"), ("Host", "evil.example:8080")], false),
+    (&[("Referer", "http://evil.example:8080/"), ("Host", "evil.example:8080")], false),
+    (&[("User-Agent", "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"), ("Host", "localhost:8080")], true),
+    (&[("User-Agent", "Mozilla/5.0 (Macintosh)"), ("Referer", "http://127.0.0.1:8080/"), ("Host", "127.0.0.1")], true),
+    // Images and links of foreign pages have no origin.
+    (&[("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors"), ("Host", "127.0.0.1:8080")], false),
+    (&[("Sec-Fetch-Site", "cross-site")], false),
+    (&[("Sec-Fetch-Site", "cross-site"), ("Origin", "http://127.0.0.1:3000")], true),
+    (&[("Sec-Fetch-Site", "same-site"), ("Host", "localhost:8080")], true),
+    (&[("Sec-Fetch-Site", "same-origin"), ("Host", "localhost:8080")], true),
+    // Programs say what they are.
+    (&[("Host", "my-machine:8080"), ("User-Agent", "curl/8.5.0")], true),
+    (&[("Host", "my-machine:8080"), ("User-Agent", "python-requests/2.32.3")], true),
+    (&[("Host", "my-machine:8080"), ("User-Agent", "node"), ("Sec-Fetch-Mode", "cors")], true),
+    (&[("Host", "my-machine:8080"), ("User-Agent", "")], true),
     // No browsers: a name in /etc/hosts, a container's name, Node's fetch.
     (&[("Host", "my-machine:8080")], true),
     (&[("Host", "host.docker.internal")], true),
@@ -200,6 +216,7 @@ async fn with_cors_admitted_pages_may_call_and_read() {
     let answer = server.decide(BODY, &[key, ("Origin", "http://localhost:3000")]).await;
     assert_eq!(answer.header("access-control-allow-origin"), Some("http://localhost:3000"));
     server.decide(BODY, &[key, ("Origin", "https://evil.example")]).await.error(403);
+    server.decide(BODY, &[key, ("Sec-Fetch-Site", "cross-site")]).await.error(403);
     let answer = server.decide(BODY, &[key]).await;
     assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, None));
     server.stop().await;

@@ -1,9 +1,11 @@
 //! The other endpoints.
 
+use std::sync::{Arc, Condvar, Mutex};
+
 use clef_http::ServerConfig;
 use serde_json::json;
 
-use crate::support::{BODY, Running, config, get, model, request};
+use crate::support::{BODY, Running, config, eventually, get, model, request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_is_short() {
@@ -139,14 +141,37 @@ async fn texts_become_tokens_and_back() {
     );
     assert_eq!(post("/detokenize", json!({"tokens": [97, 195, 169]})).await, json!({"content": "aé"}));
     assert_eq!(post("/detokenize", json!({"tokens": []})).await, json!({"content": ""}));
+    // What is not there is empty, as in llama-server.
+    assert_eq!(post("/tokenize", json!({})).await, json!({"tokens": []}));
+    assert_eq!(post("/tokenize", json!({"with_pieces": true})).await, json!({"tokens": []}));
+    assert_eq!(post("/detokenize", json!({})).await, json!({"content": ""}));
     for (path, body) in [
-        ("/tokenize", "{}"),
+        ("/tokenize", "[]"),
+        ("/tokenize", r#"["a",false,true,false]"#),
+        ("/tokenize", r#""a""#),
+        ("/tokenize", "1"),
+        ("/tokenize", "null"),
+        ("/tokenize", r#"{"content":null}"#),
+        ("/tokenize", r#"{"content":1}"#),
+        ("/tokenize", r#"{"content":"a","add_special":1}"#),
+        ("/tokenize", r#"{"content":["a",257]}"#),
+        ("/tokenize", r#"{"content":[-1,"a"]}"#),
+        ("/tokenize", r#"{"content":[99999999999]}"#),
+        ("/tokenize", r#"{"content":[-99999999999]}"#),
+        ("/tokenize", r#"{"content":[99999999999999999999]}"#),
+        ("/tokenize", r#"{"content":["a",["b"]]}"#),
+        ("/tokenize", r#"{"content":[true]}"#),
+        ("/tokenize", r#"{"content":"a","content":"b"}"#),
+        ("/detokenize", "[]"),
+        ("/detokenize", "[[97]]"),
+        ("/detokenize", r#"{"tokens":["a"]}"#),
+        ("/detokenize", r#"{"tokens":[1.5]}"#),
+        ("/detokenize", r#"{"tokens":null}"#),
         ("/tokenize", "{"),
         ("/tokenize", ""),
         ("/tokenize", r#"{"content":{}}"#),
         ("/tokenize", r#"{"content":[1.5]}"#),
         ("/tokenize", r#"{"content":[900],"with_pieces":true}"#),
-        ("/detokenize", "{}"),
         ("/detokenize", r#"{"tokens":"x"}"#),
         ("/detokenize", r#"{"tokens":[900]}"#),
         ("/detokenize", r#"{"tokens":[-1]}"#),
@@ -154,13 +179,89 @@ async fn texts_become_tokens_and_back() {
     ] {
         let answer = server.ask(request("POST", path, &[], body)).await;
         assert_eq!(answer.error(422), "unprocessable_entity_error", "{path} {body}");
+        for word in ["struct", "enum", "variant", "Request", "Item", "i32", "i64", "u64"] {
+            assert!(!answer.text().contains(word), "{path} {body}: {}", answer.text());
+        }
     }
+    let answer = server.ask(request("POST", "/tokenize", &[], r#"{"content":["a",900]}"#)).await;
+    let problem = &answer.json()["detail"][0];
+    assert_eq!(problem["loc"], json!(["body", "content", 1]));
+    assert_eq!(problem["msg"], "the vocabulary has no token 900");
     server.ask(request("POST", "/tokenize", &[], "[".repeat(100_000))).await.error(422);
     server.stop().await;
 
     let silent = clef_http::Model { text: None, ..model(8, None) };
     let server = Running::with(config(), silent).await;
     server.ask(request("POST", "/tokenize", &[], r#"{"content":"a"}"#)).await.error(501);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_to_tokenize_are_bounded() {
+    let server = Running::start(config()).await;
+    let body = |length: usize| format!(r#"{{"content":"{}"}}"#, " ".repeat(length - 14));
+    let ids = |length: usize| format!(r#"{{"tokens":[{}]}}"#, " ".repeat(length - 13));
+    for (path, fits, is_over) in
+        [("/tokenize", body(1 << 20), body((1 << 20) + 1)), ("/detokenize", ids(1 << 20), ids((1 << 20) + 1))]
+    {
+        assert_eq!(server.ask(request("POST", path, &[], fits)).await.status, 200, "{path}");
+        let answer = server.ask(request("POST", path, &[], is_over)).await;
+        assert_eq!(answer.error(413), "request_too_large_error", "{path}");
+    }
+    server.stop().await;
+}
+
+/// A vocabulary that takes its time, and counts who is in it.
+#[derive(Debug, Default)]
+struct Slow {
+    state: Mutex<(usize, usize, bool)>,
+    opened: Condvar,
+}
+
+impl clef_http::Text for Slow {
+    fn tokenize(&self, _: &str, _: clef_http::TokenizeOptions) -> Result<Vec<clef_record::TokenId>, String> {
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        state.1 = state.1.max(state.0);
+        state = self.opened.wait_while(state, |state| !state.2).unwrap();
+        state.0 -= 1;
+        Ok(Vec::new())
+    }
+
+    fn piece(&self, _: clef_record::TokenId) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_texts_are_tokenized_at_once_and_others_wait() {
+    let slow = Arc::new(Slow::default());
+    let text: Arc<dyn clef_http::Text> = slow.clone();
+    let server = Running::with(config(), clef_http::Model { text: Some(text), ..model(8, None) }).await;
+    let send = async || {
+        let mut client = server.connect().await;
+        client.send(request("POST", "/tokenize", &[], r#"{"content":"a"}"#)).await;
+        client
+    };
+    // Work goes on when its client has gone, and counts as long as it does.
+    let gone = [send().await, send().await];
+    eventually("two texts being tokenized", || slow.state.lock().unwrap().0 == 2).await;
+    drop(gone);
+    let mut waiting = Vec::new();
+    for _ in 0..6 {
+        waiting.push(send().await);
+    }
+    server.assert_fine().await;
+    {
+        let mut state = slow.state.lock().unwrap();
+        assert_eq!(state.1, 2);
+        state.2 = true;
+        slow.opened.notify_all();
+    }
+    for mut client in waiting {
+        assert_eq!(client.answer().await.status, 200);
+    }
+    assert_eq!(slow.state.lock().unwrap().1, 2);
     server.stop().await;
 }
 

@@ -1,5 +1,6 @@
 //! What lies under HTTP: Unix sockets, TLS, ports that are shared.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,50 @@ async fn a_unix_socket_is_served_and_taken_away() {
     assert_eq!(task.await.unwrap().unwrap(), Ended::Shutdown);
     client.closed().await;
     assert!(!path.exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_socket_is_never_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("file.sock"), "precious").unwrap();
+    std::fs::create_dir(at("folder.sock")).unwrap();
+    // Links to a file, to nothing, and to what a killed server left.
+    drop(std::os::unix::net::UnixListener::bind(at("dead")).unwrap());
+    for (target, link) in [("file.sock", "link.sock"), ("nothing", "dangling.sock"), ("dead", "indirect.sock")] {
+        std::os::unix::fs::symlink(at(target), at(link)).unwrap();
+    }
+    let fifo = std::process::Command::new("mkfifo").arg(at("fifo.sock")).status().unwrap();
+    assert!(fifo.success());
+    for name in ["file.sock", "folder.sock", "link.sock", "dangling.sock", "indirect.sock", "fifo.sock"] {
+        let path = at(name);
+        let listen = Listen::new(path.to_str().unwrap(), 8080);
+        let before = std::fs::symlink_metadata(&path).unwrap();
+        let error = Server::bind(ServerConfig { listen, ..config() }).await.unwrap_err();
+        let path_shown = path.display();
+        let expected = format!("cannot listen on {path_shown}: {path_shown} is there and is no socket");
+        assert_eq!(error.to_string(), expected);
+        let after = std::fs::symlink_metadata(&path).unwrap();
+        assert_eq!((after.ino(), after.file_type()), (before.ino(), before.file_type()), "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(at("file.sock")).unwrap(), "precious");
+    assert!(at("dead").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_come_in_place_of_a_socket_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("clef.sock");
+    let config = ServerConfig { listen: Listen::new(path.to_str().unwrap(), 8080), ..config() };
+    let first = Server::bind(config.clone()).await.unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let second = Server::bind(config.clone()).await.unwrap();
+    drop(first);
+    assert!(path.exists(), "the socket of the second server");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    drop(second);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

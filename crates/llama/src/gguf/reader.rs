@@ -71,11 +71,13 @@ impl Gguf {
     /// If the file cannot be read, is not GGUF version 2 or 3, is cut off, or contradicts itself.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let file = File::open(path).map_err(|e| Error::io(format_args!("cannot open {shown}"), e))?;
-        let length = file.metadata().map_err(|e| Error::io(format_args!("cannot read {shown}"), e))?;
-        if !length.is_file() {
+        // Before opening: a pipe would wait for somebody to write to it.
+        let found = std::fs::metadata(path).map_err(|e| Error::io(format_args!("cannot open {shown}"), e))?;
+        if !found.is_file() {
             return Err(Error::invalid(format_args!("{shown} is not a file")));
         }
+        let file = File::open(path).map_err(|e| Error::io(format_args!("cannot open {shown}"), e))?;
+        let length = file.metadata().map_err(|e| Error::io(format_args!("cannot read {shown}"), e))?;
         if length.len() < 24 {
             return Err(Error::invalid(format_args!("{shown} has {} bytes, too few for a GGUF file", length.len())));
         }

@@ -240,9 +240,10 @@ fn media_are_not_supported_and_named() {
         place(&format!(r#""state":[{{"type":"json","value":{messages}}}]"#)),
         "body.state.0.value.messages.0.content.0"
     );
+    assert_eq!(place(r#""state":{"a":[{"type":"image_url","image_url":{"url":"x"}}]}"#), "body.state.a.0");
     for text in [
         r#"[{"type":"file","mediaType":"text/plain","data":"a"}]"#,
-        r#"[{"type":"json","value":{"type":"image_url","image_url":"x"}}]"#,
+        r#"{"note":"image_url and input_image are words here","type":"image_url"}"#,
         r#"{"type":"file","mediaType":"image/png","data":"a"}"#,
     ] {
         Record::parse(format!(r#"{{"questions":{{"q":{{"type":"noul"}}}},"state":{text}}}"#).as_bytes()).unwrap();
