@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --release -p clef-http --example load -- serve 8090 2     # a server on two threads
 //! cargo run --release -p clef-http --example load -- closed 8090 64 10       # 64 connections, each as fast as it can
-//! cargo run --release -p clef-http --example load -- open 8090 64 10 4000    # 4,000 requests a second, evenly
+//! cargo run --release -p clef-http --example load -- open 8090 16 10 4000    # 4,000 requests a second, evenly
 //! ```
 //!
 //! An open run measures from when a request was due, not from when it could be sent, so a server that falls behind is
@@ -11,8 +11,6 @@
 
 #![expect(clippy::print_stdout, reason = "figures are what it is for")]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use clef_engine::{Engine, EngineConfig};
@@ -39,8 +37,8 @@ fn main() -> Result<(), Failed> {
     let port = u16::try_from(number(1)?)?;
     match arguments[0].as_str() {
         "serve" => clef_http::runtime(Some(number(2)?))?.block_on(serve(port)),
-        "closed" => clef_http::runtime(None)?.block_on(load(port, number(2)?, number(3)?, None)),
-        "open" => clef_http::runtime(None)?.block_on(load(port, number(2)?, number(3)?, Some(number(4)?))),
+        "closed" => clef_http::runtime(None)?.block_on(closed(port, number(2)?, number(3)?)),
+        "open" => open(port, number(2)?, number(3)?, number(4)?),
         other => Err(format!("`{other}` is neither serve, closed nor open").into()),
     }
 }
@@ -58,38 +56,55 @@ async fn serve(port: u16) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Sends requests for some seconds and prints rate and times. `rate` is requests a second, or as many as possible.
-async fn load(port: u16, connections: usize, seconds: usize, rate: Option<usize>) -> Result<(), Failed> {
-    let start = Instant::now();
-    let end = start + Duration::from_secs(seconds as u64);
-    let next = Arc::new(AtomicUsize::new(0));
-    let clients: Vec<_> = (0..connections)
-        .map(|_| {
-            let next = Arc::clone(&next);
-            tokio::spawn(async move {
-                let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-                stream.set_nodelay(true)?;
-                let mut times = Vec::new();
-                loop {
-                    let mut due = Instant::now();
-                    if let Some(rate) = rate {
-                        let index = next.fetch_add(1, Relaxed);
-                        due = start + Duration::from_secs_f64(index as f64 / rate as f64);
-                        tokio::time::sleep_until(due).await;
-                    }
-                    if due >= end {
-                        return Ok::<_, Failed>(times);
-                    }
-                    ask(&mut stream).await?;
-                    times.push(due.elapsed());
-                }
-            })
-        })
-        .collect();
+/// Sends requests for some seconds, on each connection as fast as answers come, and prints rate and times.
+async fn closed(port: u16, connections: usize, seconds: usize) -> Result<(), Failed> {
+    let end = Instant::now() + Duration::from_secs(seconds as u64);
+    let client = || async move {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.set_nodelay(true)?;
+        let mut times = Vec::new();
+        while Instant::now() < end {
+            let start = Instant::now();
+            ask(&mut stream).await?;
+            times.push(start.elapsed());
+        }
+        Ok::<_, Failed>(times)
+    };
+    let clients: Vec<_> = (0..connections).map(|_| tokio::spawn(client())).collect();
     let mut times = Vec::new();
     for client in clients {
         times.extend(client.await??);
     }
+    print(connections, seconds, times);
+    Ok(())
+}
+
+/// Sends `rate` requests a second, evenly, from a thread for each connection: the timers of a runtime tick in
+/// milliseconds, and what is measured is less.
+fn open(port: u16, connections: usize, seconds: usize, rate: usize) -> Result<(), Failed> {
+    let start = std::time::Instant::now();
+    let client = move |index: usize| {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        let mut times = Vec::new();
+        for number in (index..rate * seconds).step_by(connections) {
+            let due = start + Duration::from_secs_f64(number as f64 / rate as f64);
+            std::thread::sleep(due.saturating_duration_since(std::time::Instant::now()));
+            ask_blocking(&mut stream)?;
+            times.push(due.elapsed());
+        }
+        Ok::<_, Failed>(times)
+    };
+    let clients: Vec<_> = (0..connections).map(|index| std::thread::spawn(move || client(index))).collect();
+    let mut times = Vec::new();
+    for client in clients {
+        times.extend(client.join().map_err(|_| "a client panicked")??);
+    }
+    print(connections, seconds, times);
+    Ok(())
+}
+
+fn print(connections: usize, seconds: usize, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
     let rate = times.len() as f64 / seconds as f64;
@@ -102,26 +117,47 @@ async fn load(port: u16, connections: usize, seconds: usize, rate: Option<usize>
         at(0.999),
         at(1.0)
     );
-    Ok(())
+}
+
+fn request() -> String {
+    format!(
+        "POST /v1/systemone HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{BODY}",
+        BODY.len()
+    )
+}
+
+/// Answers end with the two braces of `usage` and of the whole.
+fn is_whole(answer: &[u8]) -> bool {
+    answer.ends_with(b"}}")
+}
+
+fn ask_blocking(stream: &mut std::net::TcpStream) -> Result<(), Failed> {
+    use std::io::{Read as _, Write as _};
+    stream.write_all(request().as_bytes())?;
+    let mut buffer = [0; 4_096];
+    let mut read = 0;
+    while !is_whole(&buffer[..read]) {
+        match stream.read(&mut buffer[read..])? {
+            0 => return Err("the server closed the connection".into()),
+            count => read += count,
+        }
+    }
+    check(&buffer[..read])
+}
+
+fn check(answer: &[u8]) -> Result<(), Failed> {
+    if answer.starts_with(b"HTTP/1.1 200") { Ok(()) } else { Err(String::from_utf8_lossy(answer).into_owned().into()) }
 }
 
 async fn ask(stream: &mut TcpStream) -> Result<(), Failed> {
-    let request = format!(
-        "POST /v1/systemone HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{BODY}",
-        BODY.len()
-    );
-    stream.write_all(request.as_bytes()).await?;
+    stream.write_all(request().as_bytes()).await?;
     let mut buffer = [0; 4_096];
     let mut read = 0;
-    // Answers end with the two braces of `usage` and of the whole.
-    while read < 2 || &buffer[read - 2..read] != b"}}" {
+    while !is_whole(&buffer[..read]) {
         match stream.read(&mut buffer[read..]).await? {
             0 => return Err("the server closed the connection".into()),
             count => read += count,
         }
     }
-    if !buffer.starts_with(b"HTTP/1.1 200") {
-        return Err(String::from_utf8_lossy(&buffer[..read]).into_owned().into());
-    }
-    Ok(())
+    check(&buffer[..read])
 }

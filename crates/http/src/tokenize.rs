@@ -261,8 +261,7 @@ async fn apart<R: for<'de> Deserialize<'de> + 'static>(
     let permit = Arc::clone(&context.tokenizers).acquire_owned().await.map_err(|_| Failure::shutting_down())?;
     let answered = tokio::task::spawn_blocking(move || {
         // Held until the end, whatever it is.
-        drop(permit);
-        let _held = share;
+        let _held = (permit, share);
         let Object(request) = serde_json::from_slice(&bytes).map_err(|error| refused(&error))?;
         answer(&*text, request)
     });

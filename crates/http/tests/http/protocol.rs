@@ -187,6 +187,23 @@ async fn old_clients_are_answered_and_newer_ones_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn malformed_http_is_answered_without_a_body() {
+    let server = Running::start(config()).await;
+    for (request, status) in [
+        ("GET\r\n\r\n".to_owned(), 400),
+        (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(66_000)), 414),
+        (format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(1_000)), 431),
+    ] {
+        let mut client = server.connect().await;
+        client.send(request).await;
+        let answer = client.answer().await;
+        assert_eq!((answer.status, answer.text()), (status, ""));
+        client.closed().await;
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_http_is_refused_and_hurts_nobody() {
     let server = Running::start(config()).await;
     let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(200_000));
