@@ -86,21 +86,27 @@ fn open(port: u16, connections: usize, seconds: usize, rate: usize) -> Result<()
     let client = move |index: usize| {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        let mut times = Vec::new();
+        let (mut times, mut from_sending) = (Vec::new(), Vec::new());
         for number in (index..rate * seconds).step_by(connections) {
             let due = start + Duration::from_secs_f64(number as f64 / rate as f64);
             std::thread::sleep(due.saturating_duration_since(std::time::Instant::now()));
+            let late = due.elapsed();
             ask_blocking(&mut stream)?;
             times.push(due.elapsed());
+            from_sending.push(due.elapsed() - late);
         }
-        Ok::<_, Failed>(times)
+        Ok::<_, Failed>((times, from_sending))
     };
     let clients: Vec<_> = (0..connections).map(|index| std::thread::spawn(move || client(index))).collect();
-    let mut times = Vec::new();
+    let (mut times, mut from_sending) = (Vec::new(), Vec::new());
     for client in clients {
-        times.extend(client.join().map_err(|_| "a client panicked")??);
+        let (client_times, client_from_sending) = client.join().map_err(|_| "a client panicked")??;
+        times.extend(client_times);
+        from_sending.extend(client_from_sending);
     }
     print(connections, seconds, times);
+    println!("the same from when they were sent, for threads may wake late to send:");
+    print(connections, seconds, from_sending);
     Ok(())
 }
 
