@@ -35,11 +35,8 @@ def main() -> int:
         options = {f"option_{i:03}": f"the customer's message is about topic number {i}" for i in range(255)}
         many = {"state": "I was charged twice.", "questions": {"q": {"type": "choice", "criteria": options}}}
         tokens, _ = ask(url, many)
-        plain = {"state": "", "questions": {"q": {"type": "noul"}}}
-        base, _ = ask(url, plain | {"state": "x"})
-        plain["state"] = "word " * 4000
-        plain |= {"truncate": "end", "max_length": tokens}
-        assert base < tokens
+        plain = {"state": "word " * (2 * tokens), "questions": {"q": {"type": "noul"}},
+                 "truncate": "end", "max_length": tokens}
         times = {"many": [], "plain": []}
         for _ in range(ROUNDS):
             for name, request in (("many", many), ("plain", plain)):
