@@ -98,7 +98,6 @@ fn text_parts_of_messages_stay_in_the_state() {
         r#"{"messages":[{"content":[{"text":"hi","type":"text"}]}]}"#,
         r#"[{"type":"image_url"}]"#,
         r#"[{"type":"image_url","image_url":null}]"#,
-        r#"{"other":[{"type":"image_url","image_url":"x"}]}"#,
         r#"[{"image_url":"x","type":"product"}]"#,
         r#"{"messages":"none"}"#,
     ] {
