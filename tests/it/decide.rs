@@ -57,7 +57,7 @@ fn pretty_prints_the_same_values_on_several_lines() {
 }
 
 #[test]
-fn every_golden_text_record_that_the_api_takes_is_answered_on_the_command_line_as_by_the_reference() {
+fn golden_records_of_several_kinds_are_answered_on_the_command_line_as_by_the_reference() {
     // Other tests compare all records below the command line; this one that nothing is lost on the way.
     let model = tiny(Tiny::F32);
     for name in ["doc-example", "choice-unicode-ids", "number-overflow", "score-10-levels"] {
