@@ -4,9 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use clef_api::{CacheType, FlashAttention, ModelOptions, Options};
+use clef_api::{CacheType, FlashAttention, ModelOptions, Options, Repack};
 
 use crate::flags::{self, Flag, Settings};
+
+/// From here on `--batch-size` is no limit on any number of tokens that is chosen by the device.
+const UNLIMITING_BATCH: u32 = 512;
 
 /// How the model is opened. `clef`'s commands have these flags by flattening this into theirs.
 #[derive(Debug, Clone)]
@@ -19,9 +22,13 @@ pub struct ModelFlags {
     pub ctx_size: u32,
     /// Upper limit on `ubatch_size`.
     pub batch_size: u32,
-    /// Tokens computed at once.
-    pub ubatch_size: u32,
-    /// CPU threads; none for all.
+    /// Tokens computed at once; none to choose by the device.
+    pub ubatch_size: Option<u32>,
+    /// Requests read at once; none for the default.
+    pub parallel: Option<u32>,
+    /// Bytes for states that were read; none for the default.
+    pub cache_bytes: Option<u64>,
+    /// CPU threads; none for what reads fastest.
     pub threads: Option<u32>,
     /// CPU threads for prompts; goes before `threads`.
     pub threads_batch: Option<u32>,
@@ -33,8 +40,8 @@ pub struct ModelFlags {
     pub cache_keys: Option<CacheType>,
     /// Element type of cached values; none for the default.
     pub cache_values: Option<CacheType>,
-    /// Whether weights are rewritten for generating text.
-    pub repack: bool,
+    /// Whether weights are rewritten into other layouts.
+    pub repack: Repack,
     /// Whether weights are checked while loading.
     pub check_tensors: bool,
     /// Whether prompts name questions `q1`, `q2`, ...
@@ -50,6 +57,8 @@ impl Default for ModelFlags {
             ctx_size: defaults.context_tokens,
             batch_size: 2048,
             ubatch_size: defaults.chunk_tokens,
+            parallel: None,
+            cache_bytes: defaults.cache_bytes,
             threads: None,
             threads_batch: None,
             gpu_layers: defaults.gpu_layers,
@@ -68,18 +77,37 @@ impl ModelFlags {
     pub fn options(&self) -> Options {
         let model = ModelOptions {
             context_tokens: self.ctx_size,
-            chunk_tokens: self.ubatch_size.min(self.batch_size),
-            threads: self.threads_batch.or(self.threads).unwrap_or(ModelOptions::default().threads),
+            chunk_tokens: match self.ubatch_size {
+                Some(tokens) => Some(tokens.min(self.batch_size)),
+                None => (self.batch_size < UNLIMITING_BATCH).then_some(self.batch_size),
+            },
+            parallel: self.parallel.unwrap_or(ModelOptions::default().parallel),
+            cache_bytes: self.cache_bytes,
+            threads: self.threads_batch.or(self.threads),
             gpu_layers: self.gpu_layers,
             flash_attention: self.flash_attention,
             cache_keys: self.cache_keys,
             cache_values: self.cache_values,
             repack: self.repack,
+            kernels_file: kernels_file(|name| std::env::var_os(name)),
             check_tensors: self.check_tensors,
             neutral_ids: self.neutral_ids,
         };
         Options { model, alias: self.alias.clone(), ..Options::default() }
     }
+}
+
+/// Where the user's programs keep what can be found out again; none without a home.
+fn kernels_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // Relative ones are to be ignored, says the XDG Base Directory Specification.
+    let folder = |name: &str| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let home = |below: &str| folder("HOME").map(|home| home.join(below));
+    let caches = if cfg!(target_os = "macos") {
+        home("Library/Caches")
+    } else {
+        folder("XDG_CACHE_HOME").or_else(|| home(".cache"))
+    };
+    caches.map(|caches| caches.join("clef-server/kernels.json"))
 }
 
 impl Args for ModelFlags {
@@ -131,4 +159,30 @@ fn given(matches: &ArgMatches, flag: &Flag) -> Option<String> {
 fn invalid(error: impl std::fmt::Display) -> clap::Error {
     let text = error.to_string();
     clap::Error::raw(clap::error::ErrorKind::ValueValidation, text.trim_start_matches("error: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn file(variables: &[(&str, &str)]) -> Option<PathBuf> {
+        kernels_file(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn what_was_measured_is_kept_with_the_users_caches() {
+        let home = if cfg!(target_os = "macos") { "/home/x/Library/Caches" } else { "/home/x/.cache" };
+        let in_home = Some(Path::new(home).join("clef-server/kernels.json"));
+        assert_eq!(file(&[("HOME", "/home/x")]), in_home);
+        assert_eq!(file(&[("HOME", "/home/x"), ("XDG_CACHE_HOME", "")]), in_home);
+        assert_eq!(file(&[("HOME", "/home/x"), ("XDG_CACHE_HOME", "cache")]), in_home);
+        assert_eq!(file(&[]), None);
+        assert_eq!(file(&[("HOME", "")]), None);
+        if !cfg!(target_os = "macos") {
+            let elsewhere = file(&[("HOME", "/home/x"), ("XDG_CACHE_HOME", "/var/cache/x")]);
+            assert_eq!(elsewhere, Some("/var/cache/x/clef-server/kernels.json".into()));
+        }
+    }
 }

@@ -7,17 +7,12 @@
 use super::flag::Group::{Common, Sampling, Server, Speculative};
 use super::flag::Takes::{Nothing, Two, Value, When};
 use super::flag::{Flag, Problem};
-use super::values::{integer, number, on_off, one_of};
+use super::values::{number, on_off, one_of};
 
 const V: super::flag::Takes = Value("VALUE");
 
 /// What llama-server does with a model and we do not yet.
 pub(super) const MODEL: &[Flag] = &[
-    Flag::later(&["--parallel", "-np"], Value("N"), "Requests evaluated at once; never divides the context", |v| {
-        // One at a time is what happens.
-        Ok(integer(v, -1..=512)? > 1)
-    })
-    .env("LLAMA_ARG_N_PARALLEL"),
     Flag::unavailable(&["--mmproj", "-mm"], Value("FILE"), "Projector for images").env("LLAMA_ARG_MMPROJ"),
     Flag::unavailable(&["--mmproj-url", "-mmu"], Value("URL"), "Projector to download").env("LLAMA_ARG_MMPROJ_URL"),
     Flag::switch(&["--mmproj-auto"], "Look for a projector; --no-mmproj serves text only", |_, v| {
@@ -93,10 +88,6 @@ pub(super) const MODEL: &[Flag] = &[
         Ok(true)
     })
     .env("LLAMA_ARG_NUMA"),
-    Flag::later(&["--cache-ram", "-cram"], Value("N"), "MiB for states that were read; -1 = no limit, 0 = none", |v| {
-        Ok(integer(v, -1..=1 << 30)? != 0)
-    })
-    .env("LLAMA_ARG_CACHE_RAM"),
     Flag::unavailable(&["--override-kv"], Value("KEY=TYPE:VALUE"), "Metadata in place of the file's"),
     Flag::unavailable(&["--override-tensor", "-ot"], V, "").hide().env("LLAMA_ARG_OVERRIDE_TENSOR"),
     Flag::unavailable(&["--n-cpu-ffn", "-ncffn"], V, "").hide().env("LLAMA_ARG_N_CPU_FFN"),

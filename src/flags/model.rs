@@ -1,6 +1,6 @@
 //! Flags about the model: the ones that `clef` has, too.
 
-use clef_api::{CacheType, FlashAttention};
+use clef_api::{CacheType, FlashAttention, Repack};
 
 use super::flag::Flag;
 use super::values::{number, on_off, put};
@@ -32,13 +32,30 @@ pub(super) const FLAGS: &[Flag] = &[
     Flag::value(
         &["--ubatch-size", "-ub"],
         "N",
-        "Tokens computed at once; larger ones need more memory [default: 512]",
-        |s, v| put(&mut s.model.ubatch_size, number(v, 1..=65_536)),
+        "Tokens computed at once; larger ones need more memory [default: 256 on a CPU, else 512]",
+        |s, v| put(&mut s.model.ubatch_size, number(v, 1..=65_536).map(Some)),
     )
     .env("LLAMA_ARG_UBATCH"),
-    Flag::value(&["--threads", "-t"], "N", "CPU threads; -1 = all cores [default: -1]", |s, v| {
-        put(&mut s.model.threads, threads(v))
-    })
+    Flag::value(
+        &["--parallel", "-np"],
+        "N",
+        "Requests read at once: short ones beside a long one; never divides the context; -1 = 2 [default: -1]",
+        |s, v| put(&mut s.model.parallel, parallel(v)),
+    )
+    .env("LLAMA_ARG_N_PARALLEL"),
+    Flag::value(
+        &["--cache-ram", "-cram"],
+        "N",
+        "MiB for states that were read, so that they are read once; -1 = no limit, 0 = none [default: 1/8 of RAM, at most 2048]",
+        |s, v| put(&mut s.model.cache_bytes, cache_bytes(v)),
+    )
+    .env("LLAMA_ARG_CACHE_RAM"),
+    Flag::value(
+        &["--threads", "-t"],
+        "N",
+        "CPU threads; -1 = one per CPU or per core, whichever reads faster, measured once [default: -1]",
+        |s, v| put(&mut s.model.threads, threads(v)),
+    )
     .env("LLAMA_ARG_THREADS"),
     Flag::value(
         &["--threads-batch", "-tb"],
@@ -75,8 +92,8 @@ pub(super) const FLAGS: &[Flag] = &[
     .env("LLAMA_ARG_CACHE_TYPE_V"),
     Flag::switch(
         &["--repack"],
-        "Rewrite weights into layouts made for generating text; --no-repack is the default",
-        |s, v| put(&mut s.model.repack, on_off(v)),
+        "Rewrite weights into other layouts while loading, or not [default: what reads faster, measured once]",
+        |s, v| put(&mut s.model.repack, repack(v)),
     )
     .off(&["--no-repack", "-nr"])
     .env("LLAMA_ARG_REPACK"),
@@ -99,10 +116,27 @@ fn alias(text: &str) -> Result<Option<String>, String> {
     }
 }
 
+fn parallel(text: &str) -> Result<Option<u32>, String> {
+    let count = super::values::integer(text, -1..=512)?;
+    if count == 0 {
+        return Err("expected -1 or a number from 1 to 512".to_owned());
+    }
+    Ok(u32::try_from(count).ok())
+}
+
+fn cache_bytes(text: &str) -> Result<Option<u64>, String> {
+    let mebibytes = super::values::integer(text, -1..=1 << 30)?;
+    Ok(Some(u64::try_from(mebibytes).map_or(u64::MAX, |mebibytes| mebibytes << 20)))
+}
+
 /// Zero and less stand for "decide yourself".
 fn threads(text: &str) -> Result<Option<u32>, String> {
     let count = super::values::integer(text, i64::from(i32::MIN)..=512)?;
     Ok(u32::try_from(count).ok().filter(|&count| count > 0))
+}
+
+fn repack(text: &str) -> Result<Repack, String> {
+    on_off(text).map(|on| if on { Repack::On } else { Repack::Off })
 }
 
 fn gpu_layers(text: &str) -> Result<i32, String> {

@@ -193,6 +193,13 @@ pub(super) const SERVER: &[Flag] = &[
     )
     .env("CLEF_ARG_QUEUE_SIZE"),
     server(
+        &["--answer-cache"],
+        "N",
+        "Answers to keep, for requests that ask just the same again; 0 = none [default: 0]",
+        |s, v| put(&mut s.answer_cache, number(v, 0..=1 << 24).map(|count| count as usize)),
+    )
+    .env("CLEF_ARG_ANSWER_CACHE"),
+    server(
         &["--validation-status"],
         "CODE",
         "Status for bodies that are not valid: 422, or 400 as llama-server [default: 422]",

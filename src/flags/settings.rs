@@ -28,6 +28,8 @@ pub struct Settings {
     pub threads_http: Option<usize>,
     /// Requests admitted and unanswered at once.
     pub queue_size: usize,
+    /// Answers kept, for requests that ask the same again; 0 for none.
+    pub answer_cache: usize,
     /// Whether a small request is answered before the first one comes; none: where the first one would be slow.
     pub warmup: Option<bool>,
     /// The log.
@@ -130,6 +132,7 @@ impl Default for Settings {
             cors_origins: Vec::new(),
             threads_http: None,
             queue_size: clef_api::EngineConfig::default().queue_capacity,
+            answer_cache: 0,
             warmup: None,
             log: LogFlags {
                 verbosity: 3,

@@ -28,7 +28,7 @@ const OLDER: [&str; 7] = ["--mlock", "--mmap", "--no-mmap", "--direct-io", "-dio
 const OLDER_ENV: [&str; 3] = ["LLAMA_ARG_MLOCK", "LLAMA_ARG_MMAP", "LLAMA_ARG_DIO"];
 
 /// Flags of this project.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "--neutral-ids",
     "--completions",
     "--man",
@@ -37,6 +37,7 @@ const OURS: [&str; 10] = [
     "--max-body-size",
     "--max-connections",
     "--queue-size",
+    "--answer-cache",
     "--validation-status",
     "--debug-hooks",
 ];
@@ -157,13 +158,13 @@ fn a_start_line_of_llama_servers_is_read_as_llama_server_reads_it() {
     let model = &settings.model;
     assert_eq!(model.model.as_deref(), Some("F".as_ref()));
     assert_eq!(model.alias.as_deref(), Some("name"));
-    assert_eq!((model.ctx_size, model.batch_size, model.ubatch_size), (4096, 1024, 256));
+    assert_eq!((model.ctx_size, model.batch_size, model.ubatch_size), (4096, 1024, Some(256)));
     assert_eq!((model.threads, model.threads_batch, model.gpu_layers), (Some(3), Some(5), 99));
     assert_eq!(
         settings.ignored,
         ["--jinja", "--temp", "--top-k", "--chat-template-kwargs", "-ctxcp", "--reasoning-format", "--no-ui"]
     );
-    assert_eq!(settings.without_effect, ["-np", "--mlock"]);
+    assert_eq!(settings.without_effect, ["--mlock"]);
     assert_eq!((settings.warmup, settings.log.verbosity), (Some(false), 4));
     let config = settings.server_config().expect("nothing contradicts");
     assert_eq!(config.listen, Listen::new("127.0.0.1", 0));
@@ -248,10 +249,7 @@ fn what_is_not_built_and_would_be_missed_is_refused() {
 fn what_changes_no_answer_is_checked_and_named() {
     let line = "-lm mmap --no-mmap --mlock --numa isolate --cache-ram 100 --image-min-tokens 4 -cb -fit off";
     let settings = read(line).expect(line);
-    assert_eq!(
-        settings.without_effect,
-        ["-lm", "--mlock", "--numa", "--cache-ram", "--image-min-tokens", "-cb", "-fit"]
-    );
+    assert_eq!(settings.without_effect, ["-lm", "--mlock", "--numa", "--image-min-tokens", "-cb", "-fit"]);
     for line in ["-lm fast", "--numa here", "--cache-ram much", "--image-max-tokens -1", "-sm sideways", "-mg x"] {
         assert!(refusal(line).contains("expected"), "{line}");
     }
@@ -289,6 +287,25 @@ fn spellings_with_underscores_and_equals_signs_are_taken() {
     let settings = read("--ctx_size=5 --batch_size 7 -a a_b -t=2 --cache_type_k=q8_0").expect("known");
     assert_eq!((settings.model.ctx_size, settings.model.batch_size, settings.model.threads), (5, 7, Some(2)));
     assert_eq!(settings.model.alias.as_deref(), Some("a_b"));
+}
+
+#[test]
+fn kernels_are_measured_unless_they_are_given() {
+    use clef_api::Repack::{Measure, Off, On};
+    for (line, repack, threads) in [
+        ("", Measure, None),
+        ("--repack -t 3", On, Some(3)),
+        ("-nr -t 3 -tb 2", Off, Some(2)),
+        ("--repack --no-repack -tb 4", Off, Some(4)),
+        ("-t -1 -tb 0", Measure, None),
+    ] {
+        let options = read(line).expect(line).model.options().model;
+        assert_eq!((options.repack, options.threads), (repack, threads), "{line}");
+    }
+    for (value, repack) in [("1", On), ("0", Off)] {
+        let settings = read_with("", &[("LLAMA_ARG_REPACK", value)]).expect("known");
+        assert_eq!(settings.model.repack, repack, "{value}");
+    }
 }
 
 #[test]

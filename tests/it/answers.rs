@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use clef_api::{Clef, EngineErrorKind, Error, ModelOptions, Options, Record, RefusalKind};
+use clef_api::{Clef, EngineErrorKind, Error, ModelOptions, Options, Record, RefusalKind, Repack};
 use clef_testkit::{Tiny, built_in_model, largest_difference, tiny};
 use serde_json::{Value, json};
 
 fn open(path: &Path, change: impl FnOnce(&mut ModelOptions)) -> Clef {
     let mut options = Options::default();
-    options.model.threads = 1;
+    options.model.threads = Some(1);
+    options.model.repack = Repack::Off;
     change(&mut options.model);
     Clef::open_with(path, &options, &mut |_, _| true).unwrap()
 }
@@ -63,7 +64,7 @@ fn the_size_of_micro_batches_is_no_clients_matter() {
         [500, 1_300, 8_000].map(|tokens| of_length(&clef, tokens)).into()
     };
     let all = |chunk_tokens| -> Vec<Vec<f64>> {
-        let clef = open(&tiny(Tiny::F32), |options| options.chunk_tokens = chunk_tokens);
+        let clef = open(&tiny(Tiny::F32), |options| options.chunk_tokens = Some(chunk_tokens));
         requests.iter().map(|request| probabilities(&ask(&clef, request))).collect()
     };
     let usual = all(512);
@@ -159,7 +160,7 @@ fn refused_requests_leave_nothing_behind() {
 
 #[test]
 fn a_request_that_is_given_up_while_it_runs_stops_and_the_next_one_is_answered() {
-    let clef = open(&tiny(Tiny::F32), |options| options.chunk_tokens = 64);
+    let clef = open(&tiny(Tiny::F32), |options| options.chunk_tokens = Some(64));
     let request = about("I was charged twice.");
     let first = clef.decide_json(request.to_string().as_bytes()).unwrap();
     let long = Record::parse(about(&"a long state takes a while. ".repeat(1_500)).to_string().as_bytes()).unwrap();

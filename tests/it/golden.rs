@@ -1,9 +1,9 @@
 //! The reference's answers, end to end below the API: tokens, spans, probabilities.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use clef_api::{Decision, FlashAttention, ModelOptions, Record, Truncate};
-use clef_engine::{CancelFlag, Job};
+use clef_api::{Decision, FlashAttention, ModelOptions, Record, Repack, Truncate};
 use clef_model::Bundle;
 use clef_record::{Prompt, Rules};
 use clef_testkit::{
@@ -20,7 +20,7 @@ const REFUSED_HERE: &str = "invalid-empty-question-id-no-instructions";
 
 /// One thread: llama.cpp's threads spin at barriers, and tests run side by side.
 fn options() -> ModelOptions {
-    ModelOptions { threads: 1, ..ModelOptions::default() }
+    ModelOptions { threads: Some(1), repack: Repack::Off, ..ModelOptions::default() }
 }
 
 fn open(path: &Path, options: &ModelOptions) -> Bundle {
@@ -40,12 +40,11 @@ fn parse(golden: &GoldenRecord) -> Record {
 }
 
 /// The prompt, and the probabilities per question with options in prompt order.
-fn answer(bundle: &mut Bundle, record: &Record) -> (Prompt, Vec<Vec<f64>>) {
+fn answer(bundle: &mut Bundle, record: &Record) -> (Arc<Prompt>, Vec<Vec<f64>>) {
     let prompt = bundle.encoder().prompt(record).unwrap();
-    let cancel = CancelFlag::default();
-    let job = Job { prompt: &prompt, keep: &[prompt.prefix_end, prompt.state_end], cancel: &cancel };
-    let evaluation = bundle.evaluator().logits(&job).unwrap();
-    let decision = Decision::from_logits(record, &prompt, &evaluation.logits).unwrap();
+    let prompt = Arc::new(prompt);
+    let logits = bundle.evaluator().logits(&prompt).unwrap();
+    let decision = Decision::from_logits(record, &prompt, &logits).unwrap();
     let in_prompt_order = decision
         .answers
         .iter()
@@ -142,7 +141,7 @@ fn a_prompt_of_6261_tokens_gives_the_same_answers_in_chunks_of_128_and_of_4096()
     let record = parse(&golden);
     for flash_attention in [FlashAttention::Auto, FlashAttention::Off] {
         let [small, large] = [128, 4096].map(|chunk_tokens| {
-            let options = ModelOptions { chunk_tokens, flash_attention, ..options() };
+            let options = ModelOptions { chunk_tokens: Some(chunk_tokens), flash_attention, ..options() };
             answer(&mut open(&tiny(Tiny::F32), &options), &record)
         });
         assert_eq!(small.0.tokens.len(), 6261);

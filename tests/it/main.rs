@@ -10,5 +10,6 @@ mod decide;
 mod golden;
 mod inspect;
 mod layering;
+mod reuse;
 mod server;
 mod serving;

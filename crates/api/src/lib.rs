@@ -25,8 +25,8 @@ pub use clef_engine::{
     EngineConfig, EngineError, EngineErrorKind, Health, Outcome, RefusalKind, Statistics, Ticket, Timings,
 };
 pub use clef_model::{
-    CacheType, Device, DeviceKind, FlashAttention, HeadInspection, Inspection, LLAMA_CPP_BUILD, MemoryEstimate,
-    MemoryItem, ModelOptions, Text, TypeShare, devices, exit_now, set_abort_exit_code,
+    CacheType, Device, DeviceKind, FlashAttention, HeadInspection, Inspection, Kernels, LLAMA_CPP_BUILD,
+    MemoryEstimate, MemoryItem, ModelOptions, Repack, Text, TypeShare, devices, exit_now, set_abort_exit_code,
 };
 pub use clef_record::{
     Answer, AnswerOption, AnswerValue, Decision, LocItem, QuestionKind, Record, RecordError, RecordErrorKind, TokenId,

@@ -1,17 +1,20 @@
 //! The handle that callers share, and the life of the threads behind it.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use clef_record::Record;
 
+use crate::answers::Answers;
+use crate::desk;
+use crate::encoding;
 use crate::error::{EngineError, EngineErrorKind};
 use crate::queue::{Queue, Waiting};
-use crate::statistics::{Counters, Statistics, count};
+use crate::statistics::{Counters, LaneView, Statistics, count};
 use crate::ticket::Ticket;
-use crate::traits::{Encode, Evaluate};
-use crate::worker;
+use crate::traits::{Encode, Evaluate, HeldState};
 
 /// How an engine is sized.
 #[derive(Debug, Clone)]
@@ -20,11 +23,17 @@ pub struct EngineConfig {
     pub queue_capacity: usize,
     /// Threads that encode.
     pub encode_threads: usize,
+    /// Answers that are remembered, so that a request asked again costs nothing; 0 for none. One takes its prompt's
+    /// tokens, 4 bytes each, and its logits.
+    pub answer_cache: usize,
+    /// Tokens that side lanes may read together in one step; a lane alone may always read its chunk. Of no account
+    /// with a single side lane.
+    pub max_batch_tokens: usize,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { queue_capacity: 256, encode_threads: 2 }
+        Self { queue_capacity: 256, encode_threads: 2, answer_cache: 0, max_batch_tokens: 2_048 }
     }
 }
 
@@ -50,37 +59,47 @@ pub struct Engine {
 
 #[derive(Debug)]
 struct Inner {
-    queue: Arc<Queue>,
-    counters: Arc<Counters>,
+    shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What an engine's threads and its handles share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) queue: Queue,
+    pub(crate) counters: Counters,
+    pub(crate) answers: Answers,
 }
 
 impl Engine {
     /// Starts the threads. `model` moves to its own.
     ///
     /// # Errors
-    /// If the operating system refuses a thread.
-    pub fn start(
-        encoder: impl Encode,
-        mut model: impl Evaluate,
-        config: &EngineConfig,
-    ) -> Result<Self, std::io::Error> {
-        let queue = Arc::new(Queue::new(config.queue_capacity.max(1)));
-        let counters = Arc::new(Counters::default());
+    /// If the model has no lane, or the operating system refuses a thread.
+    pub fn start(encoder: impl Encode, mut model: impl Evaluate, config: &EngineConfig) -> Result<Self, io::Error> {
+        let lanes = model.lanes();
+        if lanes.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the model has no lane"));
+        }
+        let free = lanes.iter().map(|&max_tokens| LaneView { max_tokens, work: None }).collect();
+        let shared = Arc::new(Shared {
+            queue: Queue::new(config.queue_capacity.max(1), free),
+            counters: Counters::default(),
+            answers: Answers::new(config.answer_cache),
+        });
         let encoder: Arc<dyn Encode> = Arc::new(encoder);
-        let inner = Inner { queue, counters, threads: Mutex::default() };
+        let inner = Inner { shared, threads: Mutex::default() };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body)?;
             inner.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
-            Ok::<_, std::io::Error>(())
+            Ok::<_, io::Error>(())
         };
         for _ in 0..config.encode_threads.max(1) {
-            let (queue, counters, encoder) =
-                (Arc::clone(&inner.queue), Arc::clone(&inner.counters), Arc::clone(&encoder));
-            spawn("clef-encode", Box::new(move || worker::encode_loop(&queue, &counters, &*encoder)))?;
+            let (shared, encoder) = (Arc::clone(&inner.shared), Arc::clone(&encoder));
+            spawn("clef-encode", Box::new(move || encoding::run(&shared, &*encoder)))?;
         }
-        let (queue, counters) = (Arc::clone(&inner.queue), Arc::clone(&inner.counters));
-        spawn("clef-engine", Box::new(move || worker::evaluate_loop(&queue, &counters, &mut model)))?;
+        let (shared, max_batch_tokens) = (Arc::clone(&inner.shared), config.max_batch_tokens);
+        spawn("clef-engine", Box::new(move || desk::run(&shared, &lanes, max_batch_tokens, &mut model)))?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -91,14 +110,15 @@ impl Engine {
     pub fn submit(&self, record: Record) -> Result<Ticket, EngineError> {
         let (ticket, reply) = Ticket::new();
         let waiting = Waiting { record: Box::new(record), reply, since: Instant::now() };
-        match self.inner.queue.admit(waiting) {
+        let Shared { queue, counters, .. } = &*self.inner.shared;
+        match queue.admit(waiting) {
             Ok(()) => {
-                count(&self.inner.counters.admitted);
+                count(&counters.admitted);
                 Ok(ticket)
             }
             Err(error) => {
                 if error.kind() == EngineErrorKind::QueueFull {
-                    count(&self.inner.counters.rejected);
+                    count(&counters.rejected);
                 }
                 Err(error)
             }
@@ -107,13 +127,23 @@ impl Engine {
 
     /// How the engine is, now.
     pub fn health(&self) -> Health {
-        self.inner.queue.health()
+        self.inner.shared.queue.health()
     }
 
     /// Counts since the start.
     pub fn statistics(&self) -> Statistics {
-        let (in_flight, running) = self.inner.queue.load();
-        self.inner.counters.read(in_flight, running)
+        let Shared { queue, counters, .. } = &*self.inner.shared;
+        queue.look(|in_flight, published| counters.read(in_flight, published))
+    }
+
+    /// The lanes and what is read in them now; lane 0 first. There are always as many.
+    pub fn lanes(&self) -> Vec<LaneView> {
+        self.inner.shared.queue.look(|_, published| published.lanes.clone())
+    }
+
+    /// The states that the model holds for later prompts, the most recently used first.
+    pub fn held(&self) -> Vec<HeldState> {
+        self.inner.shared.queue.look(|_, published| published.held.clone())
     }
 
     /// Stops taking requests, waits until all that were taken are answered, and ends the threads. Blocks.
@@ -124,7 +154,7 @@ impl Engine {
 
 impl Inner {
     fn end(&self) {
-        self.queue.drain();
+        self.shared.queue.drain();
         // Held while joining, so that whoever else tells the engine to end waits as well.
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {

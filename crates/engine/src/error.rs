@@ -21,8 +21,6 @@ pub enum EngineErrorKind {
     QueueFull,
     /// The engine takes no new work because it was told to end.
     ShuttingDown,
-    /// The caller cancelled.
-    Cancelled,
     /// The model failed on this request.
     Fault,
     /// The engine thread is gone; nothing will be answered any more.
@@ -36,10 +34,6 @@ impl EngineError {
 
     pub(crate) fn dead() -> Self {
         Self::new(EngineErrorKind::Dead, "the engine has stopped after a fault")
-    }
-
-    pub(crate) fn cancelled() -> Self {
-        Self::new(EngineErrorKind::Cancelled, "the request was cancelled")
     }
 
     /// What happened.

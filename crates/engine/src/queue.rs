@@ -1,22 +1,28 @@
-//! The two waiting lines and who may stand in them, as one locked structure.
+//! Who may stand in line, and what the engine thread shows of itself, as one locked structure.
 //!
-//! Everything that decides order or admission is here and knows no thread's work, so it can be read in one sitting.
+//! Requests wait here to be encoded and then to be fetched by the engine thread, which orders them by itself. Whoever
+//! is admitted counts until its answer is on its way, wherever it is. Everything that decides admission and the end is
+//! here and knows no thread's work, so it can be read in one sitting.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use clef_record::{Prompt, Record};
+use clef_record::Record;
 
 use crate::engine::Health;
 use crate::error::{EngineError, EngineErrorKind};
+use crate::statistics::{LaneView, Published};
 use crate::ticket::Reply;
+use crate::traits::HeldState;
+use crate::work::Work;
 
 /// A request that waits to be encoded.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) record: Box<Record>,
     pub(crate) reply: Reply,
+    /// When it was handed in.
     pub(crate) since: Instant,
 }
 
@@ -24,30 +30,21 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) record: Box<Record>,
-    pub(crate) prompt: Prompt,
+    pub(crate) work: Work,
     pub(crate) reply: Reply,
+    /// When it was handed in.
     pub(crate) since: Instant,
-    /// Time spent waiting for the encoder.
-    pub(crate) queued: Duration,
     pub(crate) encode: Duration,
-}
-
-/// What the engine thread is at.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Running {
-    pub(crate) requests: usize,
-    pub(crate) tokens: usize,
 }
 
 #[derive(Debug, Default)]
 struct Lines {
     waiting: VecDeque<Waiting>,
-    ready: VecDeque<Ready>,
+    ready: Vec<Ready>,
     /// Requests admitted and not yet answered, wherever they are.
     in_flight: usize,
     encoding: usize,
-    /// Requests that the engine thread has taken, and their tokens.
-    running: Running,
+    published: Published,
     health: Health,
 }
 
@@ -61,8 +58,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(capacity: usize) -> Self {
-        Self { lines: Mutex::new(Lines::default()), encodable: Condvar::new(), evaluable: Condvar::new(), capacity }
+    pub(crate) fn new(capacity: usize, lanes: Vec<LaneView>) -> Self {
+        let lines = Lines { published: Published { lanes, held: Vec::new() }, ..Lines::default() };
+        Self { lines: Mutex::new(lines), encodable: Condvar::new(), evaluable: Condvar::new(), capacity }
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
@@ -115,7 +113,7 @@ impl Queue {
         lines.encoding -= 1;
         let refused = match ready {
             Some(ready) if lines.health != Health::Dead => {
-                lines.ready.push_back(ready);
+                lines.ready.push(ready);
                 None
             }
             other => {
@@ -128,13 +126,13 @@ impl Queue {
         refused
     }
 
-    /// The next request to evaluate, oldest first; blocks; none when the engine ends and nothing is left to do.
-    pub(crate) fn next_ready(&self) -> Option<Ready> {
+    /// The requests that became ready since the last look, the oldest first. Blocks until there is one, if the caller
+    /// has nothing else to do; none when the engine ends and nothing more can come.
+    pub(crate) fn collect(&self, is_idle: bool) -> Option<Vec<Ready>> {
         let mut lines = self.lines();
         loop {
-            if let Some(ready) = lines.ready.pop_front() {
-                lines.running = Running { requests: 1, tokens: ready.prompt.tokens.len() };
-                return Some(ready);
+            if !is_idle || !lines.ready.is_empty() {
+                return Some(std::mem::take(&mut lines.ready));
             }
             if lines.health != Health::Running && lines.waiting.is_empty() && lines.encoding == 0 {
                 return None;
@@ -143,17 +141,20 @@ impl Queue {
         }
     }
 
-    /// A request that the engine thread took is answered.
-    pub(crate) fn finished(&self) {
+    /// Some requests that the engine thread had are over, its lanes look like this, and perhaps other states are held.
+    pub(crate) fn publish(&self, over: usize, lanes: Vec<LaneView>, held: Option<Vec<HeldState>>) {
         let mut lines = self.lines();
-        lines.in_flight -= 1;
-        lines.running = Running::default();
+        lines.in_flight -= over;
+        lines.published.lanes = lanes;
+        if let Some(held) = held {
+            lines.published.held = held;
+        }
     }
 
-    /// Requests admitted and not yet answered, and what the engine thread is at.
-    pub(crate) fn load(&self) -> (usize, Running) {
+    /// Looks at the number of requests admitted and not yet answered, and at what the engine thread shows.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(usize, &Published) -> T) -> T {
         let lines = self.lines();
-        (lines.in_flight, lines.running)
+        look(lines.in_flight, &lines.published)
     }
 
     pub(crate) fn health(&self) -> Health {
@@ -178,13 +179,17 @@ impl Queue {
         }
     }
 
-    /// The engine thread is lost: hands out what waits, so that it can be told.
-    pub(crate) fn die(&self) -> Vec<Reply> {
+    /// The engine thread is lost with some requests that it had: hands out what waits, so that it can be told.
+    pub(crate) fn die(&self, lost: usize) -> Vec<Reply> {
         let mut lines = self.lines();
         lines.health = Health::Dead;
         let waiting = std::mem::take(&mut lines.waiting);
         let ready = std::mem::take(&mut lines.ready);
-        lines.in_flight -= waiting.len() + ready.len();
+        lines.in_flight -= lost + waiting.len() + ready.len();
+        lines.published.held.clear();
+        for lane in &mut lines.published.lanes {
+            lane.work = None;
+        }
         drop(lines);
         self.wake_all();
         waiting.into_iter().map(|waiting| waiting.reply).chain(ready.into_iter().map(|ready| ready.reply)).collect()

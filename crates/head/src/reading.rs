@@ -67,6 +67,71 @@ impl Reading {
         Ok(Self { store, questions, spans, tokens, pushed: 0 })
     }
 
+    /// Takes over what another reading kept of the same first tokens, as [`Reading::memory`] gave it; what follows is
+    /// bit-equal to reading them.
+    ///
+    /// # Errors
+    /// If something was read already, a span begins before the end of these tokens, they are all of the prompt, or
+    /// `memory` is not a row of the head's width for each.
+    pub fn resume(&mut self, head: &Head, memory: &[f32]) -> Result<()> {
+        let width = head.layout.width;
+        let tokens = memory.len() / width;
+        let first_span = self.spans.first().map_or(self.tokens, |span| span.start);
+        if self.pushed > 0 || memory.len() != tokens * width || tokens > first_span || tokens >= self.tokens {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format_args!(
+                    "{} values cannot stand for the first of {} tokens, of which {} are read and questions begin at {first_span}",
+                    memory.len(),
+                    self.tokens,
+                    self.pushed
+                ),
+            ));
+        }
+        self.store.set_rows(MEMORY, 0, memory)?;
+        self.pushed = tokens;
+        Ok(())
+    }
+
+    /// What a reading would keep of tokens outside the questions, given their hidden states row by row: a row of the head's
+    /// width for each.
+    ///
+    /// # Errors
+    /// If `hidden` is not whole rows, or the computation fails.
+    pub fn project(head: &mut Head, hidden: &[f32]) -> Result<Vec<f32>> {
+        let width = head.layout.hidden_width;
+        let rows = hidden.len() / width;
+        if rows == 0 || rows * width != hidden.len() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format_args!("{} values are not rows of {width}", hidden.len()),
+            ));
+        }
+        let graph = Graph::new(64)?;
+        let network = Network::new(&graph, &head.layout, Named(&head.weights));
+        let normed = network.norm("decision.hidden_norm", graph.matrix(hidden, width, rows));
+        let memory = network.project("memory", normed);
+        Ok(graph.run(&mut head.compute, &[memory])?.swap_remove(0))
+    }
+
+    /// What is kept of `tokens` (a range of what was read) beside the spans: a row of the head's width for each.
+    ///
+    /// # Errors
+    /// If not all of them were read.
+    pub fn memory(&self, head: &Head, tokens: Range<usize>) -> Result<Vec<f32>> {
+        if tokens.start > tokens.end || tokens.end > self.pushed {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format_args!("tokens {} to {} of {} that were read", tokens.start, tokens.end, self.pushed),
+            ));
+        }
+        let mut memory = vec![0.0; tokens.len() * head.layout.width];
+        if !memory.is_empty() {
+            self.store.get_rows(MEMORY, tokens.start, &mut memory)?;
+        }
+        Ok(memory)
+    }
+
     /// Takes the hidden states of the next tokens, row by row.
     ///
     /// # Errors

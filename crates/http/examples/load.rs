@@ -47,7 +47,7 @@ async fn serve(port: u16) -> Result<(), Failed> {
     let config = ServerConfig { listen: Listen::new("127.0.0.1", port), metrics: true, ..ServerConfig::default() };
     let server = Server::bind(config).await?;
     let handle = server.handle();
-    let engine = EngineConfig { queue_capacity: 4_096, encode_threads: 1 };
+    let engine = EngineConfig { queue_capacity: 4_096, encode_threads: 1, ..EngineConfig::default() };
     let engine = Engine::start(FakeEncoder { limit: 1 << 20 }, FakeModel::default(), &engine)?;
     handle.set_model(Model { engine, card: ModelCard::default(), text: None });
     tokio::spawn(handle.end_on_signals());

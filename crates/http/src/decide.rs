@@ -41,6 +41,7 @@ pub(crate) async fn decide(
     };
     let mut reply = Reply::new(StatusCode::OK, JSON, outcome.decision.to_json(&model.card.name))
         .with_header(HeaderName::from_static("x-clef-cached-tokens"), HeaderValue::from(facts.cached_tokens))
+        .with_header(HeaderName::from_static("x-clef-computed-tokens"), HeaderValue::from(facts.computed_tokens()))
         .with_header(HeaderName::from_static("x-clef-truncated-tokens"), HeaderValue::from(facts.truncated_tokens));
     reply.facts = Some(facts);
     Ok(reply)

@@ -198,7 +198,7 @@ impl Failure {
             EngineErrorKind::Refused(RefusalKind::TooLong { tokens, limit }) => FailureKind::TooLong { tokens, limit },
             EngineErrorKind::Refused(RefusalKind::Invalid) => FailureKind::Invalid,
             EngineErrorKind::QueueFull => FailureKind::Busy { wait },
-            EngineErrorKind::ShuttingDown | EngineErrorKind::Cancelled => FailureKind::ShuttingDown,
+            EngineErrorKind::ShuttingDown => FailureKind::ShuttingDown,
             EngineErrorKind::Dead => return Self::engine_dead(),
             EngineErrorKind::Fault | EngineErrorKind::Refused(RefusalKind::Internal) | _ => FailureKind::Fault,
         };

@@ -77,8 +77,13 @@ fn ours(page: &mut Page, context: &Context, model: &Model) {
     );
     page.counter(
         "clef:cached_tokens_total",
-        "Prompt tokens reused from earlier states.",
+        "Of these, tokens not computed for the request: from held states, or from another request's work.",
         read(&counters.cached_tokens) as f64,
+    );
+    page.counter(
+        "clef:computed_tokens_total",
+        "Prompt tokens that the model computed, once however many requests asked.",
+        statistics.computed_tokens as f64,
     );
     page.counter(
         "clef:truncated_tokens_total",
@@ -90,6 +95,18 @@ fn ours(page: &mut Page, context: &Context, model: &Model) {
         "Requests refused because the queue was full.",
         statistics.rejected as f64,
     );
+    page.counter(
+        "clef:merged_total",
+        "Requests that joined another one that asked for the same.",
+        statistics.merged as f64,
+    );
+    page.counter(
+        "clef:answer_cache_hits_total",
+        "Requests that an earlier answer was found for.",
+        statistics.answer_cache_hits as f64,
+    );
+    page.gauge("clef:held_states", "States held for later prompts.", statistics.held_states as f64);
+    page.gauge("clef:held_bytes", "Memory of the states held.", statistics.held_bytes as f64);
     page.counter("clef:cancelled_total", "Requests whose clients went away.", statistics.cancelled as f64);
     page.counter("clef:failed_total", "Requests refused or failed in the engine.", statistics.failed as f64);
     page.gauge("clef:queue_length", "Requests admitted and not answered.", statistics.in_flight as f64);

@@ -69,8 +69,6 @@ pub struct ModelCard {
     pub quantization: String,
     /// Numbers about the backbone.
     pub meta: ModelMeta,
-    /// Requests that are evaluated at once.
-    pub slots: usize,
     /// Which build serves it: `b11434-...`.
     pub build_info: String,
 }

@@ -21,7 +21,8 @@ use crate::error::{Failure, FailureKind};
 
 /// Headers of ours that a page may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "x-typesafe-request-id, server-timing, retry-after, retry-after-ms, x-clef-cached-tokens, x-clef-truncated-tokens",
+    "x-typesafe-request-id, server-timing, retry-after, retry-after-ms, x-clef-cached-tokens, x-clef-computed-tokens, \
+     x-clef-truncated-tokens",
 );
 
 /// The rules for one server.

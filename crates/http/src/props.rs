@@ -40,7 +40,7 @@ pub(crate) fn props(context: &Context, model: &Model) -> Reply {
     let reads = |modality: &str| card.input_modalities.iter().any(|known| known == modality);
     let props = Props {
         default_generation_settings: Settings { n_ctx: card.meta.n_ctx },
-        total_slots: card.slots.max(1),
+        total_slots: model.engine.lanes().len(),
         model_alias: &card.name,
         model_path: &card.path,
         modalities: Modalities { vision: reads("image"), audio: false, video: reads("video") },

@@ -29,8 +29,16 @@ pub(crate) struct Reply {
 pub(crate) struct Facts {
     pub(crate) timings: Timings,
     pub(crate) input_tokens: usize,
+    /// Tokens of the prompt that did not have to be computed for it.
     pub(crate) cached_tokens: usize,
     pub(crate) truncated_tokens: usize,
+}
+
+impl Facts {
+    /// Tokens of the prompt that were computed for it.
+    pub(crate) fn computed_tokens(&self) -> usize {
+        self.input_tokens.saturating_sub(self.cached_tokens)
+    }
 }
 
 impl Reply {

@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Once;
 
 use clef_sys::{
-    GGML_BACKEND_DEVICE_TYPE_ACCEL, GGML_BACKEND_DEVICE_TYPE_CPU, GGML_BACKEND_DEVICE_TYPE_IGPU, ggml_backend_dev_t,
+    GGML_BACKEND_DEVICE_TYPE_ACCEL, GGML_BACKEND_DEVICE_TYPE_CPU, GGML_BACKEND_DEVICE_TYPE_IGPU,
+    ggml_backend_buffer_type_t, ggml_backend_dev_t,
 };
 
 static START: Once = Once::new();
@@ -80,6 +81,14 @@ impl Device {
         self.0
     }
 
+    /// The memory that its tensors lie in unless another is asked for.
+    pub(crate) fn buffer_type(self) -> BufferType {
+        // SAFETY: the device is live.
+        let buffer_type = unsafe { clef_sys::ggml_backend_dev_buffer_type(self.0) };
+        // SAFETY: it was just returned.
+        unsafe { BufferType::from_raw(buffer_type) }.expect("every device has memory")
+    }
+
     /// The backend's name for the device, such as `CUDA0` or `CPU`.
     pub fn name(self) -> String {
         // SAFETY: the device is live; the string has static lifetime.
@@ -113,6 +122,35 @@ impl Device {
             GGML_BACKEND_DEVICE_TYPE_ACCEL => DeviceKind::Accelerator,
             _ => DeviceKind::Gpu,
         }
+    }
+}
+
+/// A kind of memory that tensors can be placed in. Lives as long as the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BufferType(ggml_backend_buffer_type_t);
+
+// SAFETY: ggml's buffer types are immutable descriptors in static storage.
+unsafe impl Send for BufferType {}
+// SAFETY: as above.
+unsafe impl Sync for BufferType {}
+
+impl BufferType {
+    /// # Safety
+    /// `buffer_type` must be one that ggml returned.
+    pub(crate) unsafe fn from_raw(buffer_type: ggml_backend_buffer_type_t) -> Option<Self> {
+        (!buffer_type.is_null()).then_some(Self(buffer_type))
+    }
+
+    pub(crate) fn as_raw(self) -> ggml_backend_buffer_type_t {
+        self.0
+    }
+
+    /// ggml's name for it, such as `CPU_REPACK`.
+    pub(crate) fn name(self) -> String {
+        // SAFETY: the buffer type is live.
+        let name = unsafe { clef_sys::ggml_backend_buft_name(self.0) };
+        // SAFETY: ggml returns a terminated string.
+        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clef_sys::{
-    LLAMA_FLASH_ATTN_TYPE_AUTO, LLAMA_FLASH_ATTN_TYPE_DISABLED, LLAMA_FLASH_ATTN_TYPE_ENABLED, llama_batch,
-    llama_context,
+    LLAMA_FLASH_ATTN_TYPE_AUTO, LLAMA_FLASH_ATTN_TYPE_DISABLED, LLAMA_FLASH_ATTN_TYPE_ENABLED, llama_context,
 };
 
+use crate::batch::Batch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gguf::TensorType;
 use crate::model::{Message, Model, RawModel};
@@ -231,35 +231,42 @@ impl Context {
     /// than all cells; [`ErrorKind::OutOfMemory`] when other sequences hold the cells; [`ErrorKind::Aborted`] when the abort handle was raised.
     /// After an error from the computation itself the sequence must be cleared.
     pub fn decode(&mut self, sequence: SequenceId, tokens: &[Token]) -> Result<HiddenStates<'_>> {
-        self.check_sequence(sequence)?;
-        let start = self.next_positions[sequence.0 as usize].ok_or_else(|| {
-            Error::argument(format_args!("sequence {} must be cleared after a failed decode", sequence.0))
-        })?;
-        if tokens.is_empty() || tokens.len() > self.params.chunk as usize {
+        self.decode_together(&[(sequence, tokens)])
+    }
+
+    /// Appends tokens to several sequences in one computation and returns the hidden states of all, in the order given.
+    ///
+    /// Each sequence reads as if it were alone, but for rounding: kernels choose their way by the number of rows, and
+    /// attention passes over the cells of the others.
+    ///
+    /// # Errors
+    /// As [`Context::decode`], for the tokens of all sequences together; also if a sequence is named twice. After an error
+    /// from the computation itself all of them must be cleared.
+    pub fn decode_together(&mut self, parts: &[(SequenceId, &[Token])]) -> Result<HiddenStates<'_>> {
+        let count: usize = parts.iter().map(|(_, tokens)| tokens.len()).sum();
+        if count > self.params.chunk as usize || parts.is_empty() || parts.iter().any(|(_, tokens)| tokens.is_empty()) {
             return Err(Error::argument(format_args!(
-                "a chunk of {} tokens, 1 to {} are allowed",
-                tokens.len(),
+                "a chunk of {count} tokens in {} parts, 1 to {} are allowed and none may be empty",
+                parts.len(),
                 self.params.chunk
             )));
         }
-        if let Some(token) = tokens.iter().find(|token| token.0 < 0 || token.0 as usize >= self.vocabulary) {
-            return Err(Error::argument(format_args!("token {} of a vocabulary of {}", token.0, self.vocabulary)));
+        self.batch.clear();
+        for (index, &(sequence, tokens)) in parts.iter().enumerate() {
+            let start = self.check_appendable(sequence, tokens)?;
+            if parts[..index].iter().any(|(other, _)| *other == sequence) {
+                return Err(Error::argument(format_args!("sequence {} twice in one chunk", sequence.0)));
+            }
+            self.batch.push(sequence, start, tokens);
         }
-        if start as usize + tokens.len() > self.params.cells as usize {
-            return Err(Error::argument(format_args!(
-                "{} tokens after {start}, the context has {} cells",
-                tokens.len(),
-                self.params.cells
-            )));
-        }
-        self.batch.fill(sequence, start, tokens);
-        self.next_positions[sequence.0 as usize] = None;
+        let starts: Vec<Option<u32>> =
+            parts.iter().map(|(sequence, _)| self.next_positions[sequence.0 as usize].take()).collect();
 
         let raw = self.batch.as_raw();
         let mut result = 0;
         let mut message = Message::default();
         // SAFETY: the context is live and not shared; the batch's arrays all hold `n_tokens` entries and outlive the
-        // call; tokens, positions and the sequence were checked above.
+        // call; tokens, positions and sequences were checked above.
         let status =
             unsafe { clef_sys::clef_decode(self.pointer.as_ptr(), &raw const raw, &raw mut result, message.as_raw()) };
         message.check(status, "decoding failed")?;
@@ -274,11 +281,32 @@ impl Context {
         // SAFETY: the context is live; `rows` is valid for writes.
         let status = unsafe { clef_sys::clef_hidden_states(self.pointer.as_ptr(), &raw mut rows, message.as_raw()) };
         message.check(status, "no hidden states")?;
-        self.next_positions[sequence.0 as usize] = Some(start + tokens.len() as u32);
-        // SAFETY: after a successful decode the buffer holds a row of `width` floats for each token of the batch, and
-        // stays untouched until the next call that takes `&mut self`.
-        let values = unsafe { std::slice::from_raw_parts(rows, tokens.len() * self.width) };
+        for (&(sequence, tokens), start) in parts.iter().zip(starts) {
+            self.next_positions[sequence.0 as usize] = start.map(|start| start + tokens.len() as u32);
+        }
+        // SAFETY: after a successful decode the buffer holds a row of `width` floats for each token of the batch, in the
+        // batch's order, and stays untouched until the next call that takes `&mut self`.
+        let values = unsafe { std::slice::from_raw_parts(rows, count * self.width) };
         Ok(HiddenStates { values, width: self.width })
+    }
+
+    /// The position at which `tokens` would continue a sequence, if they may.
+    fn check_appendable(&self, sequence: SequenceId, tokens: &[Token]) -> Result<u32> {
+        self.check_sequence(sequence)?;
+        let start = self.next_positions[sequence.0 as usize].ok_or_else(|| {
+            Error::argument(format_args!("sequence {} must be cleared after a failed decode", sequence.0))
+        })?;
+        if let Some(token) = tokens.iter().find(|token| token.0 < 0 || token.0 as usize >= self.vocabulary) {
+            return Err(Error::argument(format_args!("token {} of a vocabulary of {}", token.0, self.vocabulary)));
+        }
+        if start as usize + tokens.len() > self.params.cells as usize {
+            return Err(Error::argument(format_args!(
+                "{} tokens after {start}, the context has {} cells",
+                tokens.len(),
+                self.params.cells
+            )));
+        }
+        Ok(start)
     }
 
     /// Makes `to` an exact copy of `from`. Cells are shared, the recurrent state is copied when first written to.
@@ -323,7 +351,15 @@ impl Context {
         Ok(())
     }
 
-    fn check_sequence(&self, sequence: SequenceId) -> Result<()> {
+    pub(crate) fn raw(&self) -> *mut llama_context {
+        self.pointer.as_ptr()
+    }
+
+    pub(crate) fn set_length(&mut self, sequence: SequenceId, length: Option<u32>) {
+        self.next_positions[sequence.0 as usize] = length;
+    }
+
+    pub(crate) fn check_sequence(&self, sequence: SequenceId) -> Result<()> {
         if sequence.0 < self.params.sequences {
             return Ok(());
         }
@@ -342,51 +378,4 @@ unsafe extern "C" fn should_abort(flag: *mut c_void) -> bool {
     // SAFETY: `Context::new` passes a flag that lives as long as the context.
     let flag = unsafe { &*flag.cast::<AtomicBool>() };
     flag.load(Ordering::Relaxed)
-}
-
-/// The arrays of a `llama_batch`, kept between decodes.
-#[derive(Debug, Default)]
-struct Batch {
-    tokens: Vec<i32>,
-    positions: Vec<i32>,
-    sequence: Box<[i32; 1]>,
-    sequence_counts: Vec<i32>,
-    sequence_lists: Vec<SequenceList>,
-    outputs: Vec<i8>,
-}
-
-/// A pointer to the batch's one sequence id; the field exists to give the pointer its own thread rules.
-#[derive(Debug, Clone, Copy)]
-#[repr(transparent)]
-struct SequenceList(*mut i32);
-
-// SAFETY: the pointer leads into a box that its `Batch` owns.
-unsafe impl Send for SequenceList {}
-
-impl Batch {
-    fn fill(&mut self, sequence: SequenceId, start: u32, tokens: &[Token]) {
-        let count = tokens.len();
-        self.tokens.clear();
-        self.tokens.extend(tokens.iter().map(|token| token.0));
-        self.positions.clear();
-        self.positions.extend((0..count).map(|index| start as i32 + index as i32));
-        self.sequence[0] = sequence.0 as i32;
-        let list = SequenceList(self.sequence.as_mut_ptr());
-        self.sequence_lists.clear();
-        self.sequence_lists.resize(count, list);
-        self.sequence_counts.resize(count, 1);
-        self.outputs.resize(count, 0);
-    }
-
-    fn as_raw(&mut self) -> llama_batch {
-        llama_batch {
-            n_tokens: self.tokens.len() as i32,
-            token: self.tokens.as_mut_ptr(),
-            embd: std::ptr::null_mut(),
-            pos: self.positions.as_mut_ptr(),
-            n_seq_id: self.sequence_counts.as_mut_ptr(),
-            seq_id: self.sequence_lists.as_mut_ptr().cast(),
-            logits: self.outputs.as_mut_ptr(),
-        }
-    }
 }

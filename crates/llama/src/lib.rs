@@ -6,20 +6,24 @@
 //!
 //! The rooms: [`gguf`] reads and rewrites model files without any foreign code; [`Backbone`] checks what a file says
 //! before llama.cpp sees it and presents it as a plain `qwen35` model; [`Model`], [`Vocabulary`] and [`Context`] own
-//! the C objects; [`graph`] is a small layer for computations of our own on the model's device.
+//! the C objects; [`graph`] is a small layer for computations of our own on the model's device; [`kernels`] finds out which
+//! of the CPU's kernels read fastest.
 
 #![allow(unsafe_code, reason = "wrapping C is what this crate is for")]
 
 mod backbone;
 mod backend;
+mod batch;
 mod context;
 mod error;
 pub mod gguf;
 pub mod graph;
+pub mod kernels;
 mod log;
 mod model;
 mod pieces;
 mod quantize;
+mod saved;
 mod tokenizer;
 
 pub use backbone::{Backbone, Hyperparameters};
@@ -29,6 +33,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use log::{exit_now, set_abort_exit_code};
 pub use model::{Model, ModelParams, Progress};
 pub use quantize::{QuantType, quantize};
+pub use saved::{SavedPart, SavedSequence};
 pub use tokenizer::{Token, Vocabulary};
 
 /// The llama.cpp build this crate stands on, as upstream numbers it (`b11434`).

@@ -39,6 +39,11 @@ impl RecordEncoder {
         Text::new(Arc::clone(&self.tokenizer.0))
     }
 
+    /// How every prompt starts.
+    pub fn prefix(&self) -> &[TokenId] {
+        self.encoder.prefix()
+    }
+
     /// The limit on a prompt's tokens.
     pub fn context_tokens(&self) -> usize {
         self.options.context_tokens

@@ -1,75 +1,172 @@
-//! The engine's evaluator: prompts through backbone and head.
+//! The engine's evaluator: prompts through backbone and head, chunk by chunk, from whatever of them is kept already.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use clef_engine::{Evaluate, EvaluateError, Evaluation, Job};
+use clef_engine::{Begun, Evaluate, EvaluateError, HeldState, LaneId, StateCache, Step};
 use clef_head::{Head, QuestionSpans, QuestionType, Reading};
-use clef_llama::{Context, SequenceId, Token};
-use clef_record::{Prompt, QuestionKind};
+use clef_llama::{Context, ContextParams, Model, Token};
+use clef_record::{Prompt, QuestionKind, TokenId};
 
-use crate::chunks::chunks;
+use crate::cuts::{Cuts, Pieces};
+use crate::error::Result;
+use crate::lane::{Kept, Lane};
+use crate::states::{State, read_prefix};
+
+/// The longest prompt of a lane beside the first. Most requests fit, and its memory is small beside the first's.
+const SIDE_TOKENS: u32 = 4096;
 
 /// Owns the model's memory. Lives on the engine thread.
 #[derive(Debug)]
 pub struct Evaluator {
-    context: Context,
+    model: Model,
     head: Head,
+    params: ContextParams,
+    /// The first has a context from the start, the others from when they are first needed.
+    lanes: Vec<Option<Lane>>,
+    prefix_tokens: Vec<TokenId>,
+    prefix: State,
+    states: StateCache<State>,
+    pieces: Pieces,
 }
 
-/// The one sequence that requests are read into.
-const WORK: SequenceId = SequenceId(0);
-
 impl Evaluator {
-    pub(crate) fn new(context: Context, head: Head) -> Self {
-        Self { context, head }
+    /// `prefix` is how every prompt starts; `lanes` how many prompts can be read at once; `cache_bytes` what may be kept
+    /// of states for later prompts.
+    pub(crate) fn new(
+        model: Model,
+        mut head: Head,
+        params: ContextParams,
+        prefix: &[TokenId],
+        lanes: usize,
+        cache_bytes: usize,
+    ) -> Result<Self> {
+        let tokens: Vec<Token> = prefix.iter().map(|token| Token(token.0)).collect();
+        // Before the large context is there, so that the small one adds nothing to the peak.
+        let prefix_state = read_prefix(&model, &params, &mut head, &tokens)?;
+        let first = Lane::new(Context::new(&model, &params)?);
+        Ok(Self {
+            model,
+            head,
+            lanes: std::iter::once(Some(first)).chain((1..lanes).map(|_| None)).collect(),
+            prefix_tokens: prefix.to_vec(),
+            prefix: prefix_state,
+            states: StateCache::new(cache_bytes),
+            pieces: Pieces::new(params.chunk as usize),
+            params,
+        })
     }
 
-    /// Computes the logits of one prompt, options in prompt order.
+    /// Computes the logits of one prompt in the first lane, options in prompt order.
     ///
     /// # Errors
-    /// If the computation fails or the job is cancelled on the way.
-    pub fn logits(&mut self, job: &Job<'_>) -> Result<Evaluation, EvaluateError> {
-        let read = self.read(job);
-        if read.is_err() {
-            // Whatever is half in the sequence must not be there for the next request.
-            self.context.clear_sequence(WORK).map_err(failed)?;
+    /// If the computation fails.
+    pub fn logits(&mut self, prompt: &Arc<Prompt>) -> std::result::Result<Vec<Vec<f32>>, EvaluateError> {
+        self.begin(LaneId(0), prompt)?;
+        loop {
+            if let Step::Answered(evaluation) = self.step_lane(0)? {
+                return Ok(evaluation.logits);
+            }
         }
-        read
     }
 
-    fn read(&mut self, job: &Job<'_>) -> Result<Evaluation, EvaluateError> {
-        let prompt = job.prompt;
-        let tokens: Vec<Token> = prompt.tokens.iter().map(|token| Token(token.0)).collect();
-        let mut reading = Reading::new(&self.head, tokens.len(), spans(prompt)).map_err(failed)?;
-        self.context.clear_sequence(WORK).map_err(failed)?;
-        let (mut backbone, mut head) = (Duration::ZERO, Duration::ZERO);
-        for chunk in chunks(tokens.len(), job.keep, self.context.params().chunk as usize) {
-            if job.cancel.is_raised() {
-                return Err(EvaluateError::Cancelled);
+    fn side_tokens(&self) -> u32 {
+        SIDE_TOKENS.min(self.params.cells)
+    }
+
+    fn step_lane(&mut self, index: usize) -> std::result::Result<Step, EvaluateError> {
+        let Self { lanes, head, states, .. } = self;
+        let lane = lanes[index].as_mut().expect("the engine steps busy lanes only");
+        match lane.step(head, |bytes| states.would_keep(bytes)) {
+            Ok((step, kept)) => {
+                self.keep(kept);
+                Ok(step)
             }
-            let start = Instant::now();
-            let hidden = self.context.decode(WORK, &tokens[chunk]).map_err(failed)?;
-            let decoded = Instant::now();
-            reading.push(&mut self.head, hidden.values).map_err(failed)?;
-            backbone += decoded - start;
-            head += decoded.elapsed();
+            Err(error) => {
+                self.reset(index);
+                Err(EvaluateError::Failed(error.to_string()))
+            }
         }
-        let start = Instant::now();
-        let ids: Vec<i32> = prompt.tokens.iter().map(|token| token.0).collect();
-        let logits = reading.finish(&mut self.head, &ids).map_err(failed)?;
-        head += start.elapsed();
-        Ok(Evaluation { logits, reused_tokens: 0, media: Duration::ZERO, backbone, head })
+    }
+
+    fn keep(&mut self, kept: Option<Kept>) {
+        if let Some(Kept { tokens, state }) = kept {
+            let (boundaries, bytes) = (state.boundaries(), state.bytes());
+            // What had to go for it is dropped here; it was asked before whether it would be kept.
+            drop(self.states.insert(tokens, boundaries, state, bytes));
+        }
+    }
+
+    /// After an error nothing of a lane can be trusted; a side lane's memory is given back as well.
+    fn reset(&mut self, index: usize) {
+        if index > 0 {
+            self.lanes[index] = None;
+        } else if let Some(lane) = self.lanes[index].as_mut()
+            && let Err(error) = lane.clear()
+        {
+            tracing::error!("the context cannot be cleared: {error}");
+        }
+    }
+
+    fn start(&mut self, index: usize, prompt: &Arc<Prompt>) -> Result<Begun> {
+        let cuts = Cuts::new(prompt, self.pieces);
+        let reading = Reading::new(&self.head, prompt.tokens.len(), spans(prompt))?;
+        let branch = self.states.shared_prefix(&prompt.tokens);
+        let lane = self.lanes[index].as_mut().expect("made by `begin`");
+        let hit = self.states.find(&prompt.tokens, cuts.of_state());
+        let from = hit.map(|hit| (hit.payload, hit.boundary)).or_else(|| {
+            let same = cuts.after_prefix() && prompt.tokens.starts_with(&self.prefix_tokens);
+            same.then_some((&self.prefix, self.prefix_tokens.len()))
+        });
+        let reused_tokens = from.map_or(0, |(_, boundary)| boundary);
+        lane.begin(prompt, cuts, reading, &self.head, from, branch)?;
+        Ok(Begun { reused_tokens, steps: lane.steps() })
     }
 }
 
 impl Evaluate for Evaluator {
-    fn evaluate(&mut self, jobs: &[Job<'_>]) -> Vec<Result<Evaluation, EvaluateError>> {
-        jobs.iter().map(|job| self.logits(job)).collect()
+    fn lanes(&self) -> Vec<usize> {
+        let side = self.side_tokens() as usize;
+        std::iter::once(self.params.cells as usize).chain((1..self.lanes.len()).map(|_| side)).collect()
     }
-}
 
-fn failed(error: impl std::error::Error) -> EvaluateError {
-    EvaluateError::Failed(error.to_string())
+    fn steps(&self, prompt: &Prompt) -> usize {
+        let cuts = Cuts::new(prompt, self.pieces);
+        let prefix = if cuts.after_prefix() { prompt.prefix_end } else { 0 };
+        cuts.chunks_after(self.states.peek(&prompt.tokens, cuts.of_state()).max(prefix))
+    }
+
+    fn begin(&mut self, lane: LaneId, prompt: &Arc<Prompt>) -> std::result::Result<Begun, EvaluateError> {
+        if self.lanes[lane.0].is_none() {
+            let params = ContextParams { cells: self.side_tokens(), ..self.params.clone() };
+            let context = Context::new(&self.model, &params).map_err(|error| {
+                tracing::warn!("there is no memory to read a second request beside a long one: {error}");
+                EvaluateError::NoLane
+            })?;
+            self.lanes[lane.0] = Some(Lane::new(context));
+        }
+        self.start(lane.0, prompt).map_err(|error| {
+            self.reset(lane.0);
+            EvaluateError::Failed(error.to_string())
+        })
+    }
+
+    fn step(&mut self, lanes: &[LaneId]) -> Vec<std::result::Result<Step, EvaluateError>> {
+        // One after the other: on a CPU a chunk fills the machine, and neighbours in one decode would move answers.
+        lanes.iter().map(|lane| self.step_lane(lane.0)).collect()
+    }
+
+    fn abandon(&mut self, lane: LaneId) {
+        let Self { lanes, head, states, .. } = self;
+        let Some(busy) = lanes[lane.0].as_mut() else { return };
+        match busy.abandon(head, |bytes| states.would_keep(bytes)) {
+            Ok(kept) => self.keep(kept),
+            Err(error) => tracing::warn!("a state that was half read cannot be kept: {error}"),
+        }
+    }
+
+    fn held(&self) -> Vec<HeldState> {
+        self.states.entries().collect()
+    }
 }
 
 fn spans(prompt: &Prompt) -> Vec<QuestionSpans> {

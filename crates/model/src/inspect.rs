@@ -7,9 +7,9 @@ use clef_head::{Head, Layout};
 use clef_llama::gguf::{Gguf, TensorInfo, Value};
 use clef_llama::{Backbone, Hyperparameters};
 
-use crate::bundle::ModelOptions;
 use crate::error::Result;
 use crate::memory::MemoryEstimate;
+use crate::options::ModelOptions;
 
 /// How much of a file has one element type.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,15 +6,19 @@
 //! reads what a file is without loading it.
 
 mod bundle;
-mod chunks;
+mod cuts;
 mod encode;
 mod error;
 mod evaluate;
 mod inspect;
+mod kernels;
+mod lane;
 mod memory;
+mod options;
+mod states;
 mod text;
 
-pub use bundle::{Bundle, ModelOptions};
+pub use bundle::Bundle;
 pub use clef_llama::{
     CacheType, Device, DeviceKind, FlashAttention, LLAMA_CPP_BUILD, devices, exit_now, set_abort_exit_code,
 };
@@ -22,5 +26,7 @@ pub use encode::RecordEncoder;
 pub use error::{Error, ErrorKind, Result};
 pub use evaluate::Evaluator;
 pub use inspect::{HeadInspection, Inspection, TypeShare};
+pub use kernels::{Kernels, Repack};
 pub use memory::{MemoryEstimate, MemoryItem};
+pub use options::ModelOptions;
 pub use text::Text;

@@ -2,7 +2,7 @@
 
 use clef_llama::Hyperparameters;
 
-use crate::bundle::ModelOptions;
+use crate::options::ModelOptions;
 
 /// One line of a [`MemoryEstimate`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl MemoryEstimate {
         head_width: Option<u64>,
         options: &ModelOptions,
     ) -> Self {
-        let (context, chunk) = (u64::from(options.context_tokens), u64::from(options.chunk_tokens));
+        let (context, chunk) = (u64::from(options.context_tokens), u64::from(options.chunk_tokens()));
         let (keys, values) = options.cache_types();
         let per_token = h.kv_bytes_per_token(keys.bits(), values.bits());
         // llama.cpp rounds cells up to a multiple of 256.

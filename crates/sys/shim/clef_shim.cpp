@@ -1,6 +1,7 @@
 #include "clef_shim.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -13,10 +14,23 @@ ggml_backend_dev_t llama_model_get_device(const struct llama_model * model, int 
 
 namespace {
 
+#if defined(__linux__) && defined(__GLIBC__)
+// OpenMP's threads spin for milliseconds while they wait for each other, which starves whatever else runs on the machine,
+// and themselves with it. They sleep when they are told so before libgomp's own constructor reads the environment; linked
+// statically, it runs after this one. A setting of the user's stays.
+__attribute__((constructor(101))) void sleep_at_barriers() {
+    setenv("OMP_WAIT_POLICY", "passive", 0);
+}
+#endif
+
 void write_message(const clef_message & message, const char * text) noexcept {
     if (message.text != nullptr && message.capacity > 0) {
         std::snprintf(message.text, message.capacity, "%s", text);
     }
+}
+
+llama_state_seq_flags extent(bool recurrent_only) noexcept {
+    return recurrent_only ? LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY : LLAMA_STATE_SEQ_FLAGS_NONE;
 }
 
 template <typename Call> int guarded(const clef_message & error, Call && call) noexcept {
@@ -160,6 +174,36 @@ int clef_sequence_copy(struct llama_context * context, llama_seq_id from, llama_
 int clef_sequence_remove(struct llama_context * context, llama_seq_id sequence, struct clef_message error) noexcept {
     return guarded(error, [&] {
         return llama_memory_seq_rm(llama_get_memory(context), sequence, -1, -1) ? CLEF_OK : CLEF_FAILED;
+    });
+}
+
+int clef_sequence_truncate(struct llama_context * context, llama_seq_id sequence, llama_pos length,
+                           struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        return llama_memory_seq_rm(llama_get_memory(context), sequence, length, -1) ? CLEF_OK : CLEF_FAILED;
+    });
+}
+
+int clef_sequence_state_size(struct llama_context * context, llama_seq_id sequence, bool recurrent_only,
+                             size_t * size, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        *size = llama_state_seq_get_size_ext(context, sequence, extent(recurrent_only));
+        return *size == 0 ? CLEF_FAILED : CLEF_OK;
+    });
+}
+
+int clef_sequence_state_get(struct llama_context * context, llama_seq_id sequence, bool recurrent_only,
+                            uint8_t * buffer, size_t capacity, size_t * written, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        *written = llama_state_seq_get_data_ext(context, buffer, capacity, sequence, extent(recurrent_only));
+        return *written == 0 ? CLEF_FAILED : CLEF_OK;
+    });
+}
+
+int clef_sequence_state_set(struct llama_context * context, llama_seq_id sequence, bool recurrent_only,
+                            const uint8_t * bytes, size_t size, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        return llama_state_seq_set_data_ext(context, bytes, size, sequence, extent(recurrent_only)) == size ? CLEF_OK : CLEF_FAILED;
     });
 }
 

@@ -7,6 +7,7 @@
 #include "ggml-backend.h"
 #include "llama.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +52,20 @@ int clef_hidden_states(struct llama_context * context, const float ** rows, stru
 int clef_sequence_copy(struct llama_context * context, llama_seq_id from, llama_seq_id to,
                        struct clef_message error) CLEF_NOEXCEPT;
 int clef_sequence_remove(struct llama_context * context, llama_seq_id sequence, struct clef_message error) CLEF_NOEXCEPT;
+// Removes what stands at `length` and beyond. CLEF_FAILED where the recurrent state is past it already.
+int clef_sequence_truncate(struct llama_context * context, llama_seq_id sequence, llama_pos length,
+                           struct clef_message error) CLEF_NOEXCEPT;
+
+// A sequence's state as bytes, which only a context of the same model and parameters reads. `recurrent_only` leaves keys
+// and values out; the recurrent state is also what ends the whole.
+int clef_sequence_state_size(struct llama_context * context, llama_seq_id sequence, bool recurrent_only,
+                             size_t * size, struct clef_message error) CLEF_NOEXCEPT;
+// `written` receives the bytes written, at most `capacity`; 0 where that is too little.
+int clef_sequence_state_get(struct llama_context * context, llama_seq_id sequence, bool recurrent_only,
+                            uint8_t * buffer, size_t capacity, size_t * written, struct clef_message error) CLEF_NOEXCEPT;
+// Replaces the sequence, or its recurrent state.
+int clef_sequence_state_set(struct llama_context * context, llama_seq_id sequence, bool recurrent_only,
+                            const uint8_t * bytes, size_t size, struct clef_message error) CLEF_NOEXCEPT;
 
 // `count` receives the number of tokens, or minus the number needed when `capacity` is too small.
 int clef_tokenize(const struct llama_vocab * vocab, const char * text, int32_t length, llama_token * tokens,

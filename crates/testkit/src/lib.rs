@@ -8,6 +8,6 @@ mod fixtures;
 mod golden;
 
 pub use close::{Closeness, assert_close, largest_difference};
-pub use fake::{FakeEncoder, FakeModel, Gate};
+pub use fake::{Event, FakeEncoder, FakeModel, Gate, Log};
 pub use fixtures::{Tiny, built_in_model, fixture, generated_dir, project_dir, tiny};
 pub use golden::{GoldenQuestion, GoldenRecord, UpstreamAnswers, golden, nano_golden, upstream};

@@ -34,7 +34,6 @@ pub(crate) fn card(path: &Path, alias: Option<&str>, inspection: &Inspection, co
             n_params: inspection.parameters,
             size: inspection.types.iter().map(|share| share.bytes).sum(),
         },
-        slots: 1,
         build_info: concat!(env!("CLEF_LLAMA_BUILD"), "-clef-server-", env!("CARGO_PKG_VERSION")).to_owned(),
     }
 }

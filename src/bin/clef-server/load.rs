@@ -1,11 +1,12 @@
 //! Loading the model while the port already answers.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use clef_api::{EngineConfig, Record};
-use clef_engine::{CancelFlag, Engine, Evaluate, Job};
+use clef_engine::Engine;
 use clef_http::{Model, Phase, ServerHandle};
 use clef_model::Bundle;
 use clef_server::flags::Settings;
@@ -64,11 +65,13 @@ fn model(settings: &Settings, path: &Path, server: &ServerHandle) -> anyhow::Res
         tracing::info!("warming up");
         let record = Record::parse(WARM_UP).expect("the warm-up is a valid request");
         let prompt = encoder.prompt(&record).context("the model cannot answer")?;
-        let job = Job { prompt: &prompt, keep: &[], cancel: &CancelFlag::default() };
-        let answered = evaluator.evaluate(&[job]);
-        answered.into_iter().next().unwrap_or(Ok(Default::default())).context("the model cannot answer")?;
+        evaluator.logits(&Arc::new(prompt)).context("the model cannot answer")?;
     }
-    let config = EngineConfig { queue_capacity: settings.queue_size, ..EngineConfig::default() };
+    let config = EngineConfig {
+        queue_capacity: settings.queue_size,
+        answer_cache: settings.answer_cache,
+        ..EngineConfig::default()
+    };
     let engine = Engine::start(encoder, Hooked::new(evaluator, settings.hooks), &config)
         .map_err(|error| anyhow!("the engine cannot be started: {error}"))?;
     tracing::info!(

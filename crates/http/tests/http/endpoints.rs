@@ -69,7 +69,8 @@ async fn slots_are_shown() {
     let server = Running::start(config()).await;
     let slots = server.ask(get("/slots")).await.json();
     let expected = json!([{
-        "id": 0, "n_ctx": 16_384, "speculative": false, "is_processing": false, "n_prompt_tokens": 0
+        "id": 0, "n_ctx": 16_384, "speculative": false, "is_processing": false, "n_prompt_tokens": 0,
+        "n_prompt_tokens_processed": 0, "n_prompt_tokens_cache": 0, "held_states": []
     }]);
     assert_eq!(slots, expected);
     server.stop().await;

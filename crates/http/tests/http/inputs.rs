@@ -187,9 +187,9 @@ async fn a_full_queue_says_when_to_come_again_and_never_to_a_bad_body() {
     let engine = served.engine.clone();
     let server = Running::with(ServerConfig { metrics: true, ..config() }, served).await;
     let mut waiting = Vec::new();
-    for _ in 0..2 {
+    for state in ["x", "y"] {
         let mut client = server.connect().await;
-        client.send(crate::support::decision(BODY)).await;
+        client.send(crate::support::decision(BODY.replace("\"x\"", &format!("\"{state}\"")))).await;
         waiting.push(client);
     }
     eventually("admission", || engine.statistics().in_flight == 2 && engine.statistics().running == 1).await;

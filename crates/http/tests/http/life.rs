@@ -65,7 +65,7 @@ async fn running_requests_are_finished_and_half_sent_ones_are_closed() {
     running.send(decision(BODY)).await;
     arrivals(&gate, 1).await;
     let mut queued = server.connect().await;
-    queued.send(decision(BODY)).await;
+    queued.send(decision(BODY.replace("\"x\"", "\"y\""))).await;
     let mut pipelined = server.connect().await;
     pipelined.send([decision(BODY), decision(BODY)].concat()).await;
     let whole = decision(BODY);
@@ -104,7 +104,8 @@ async fn what_does_not_end_in_time_is_stopped() {
     let config = ServerConfig { shutdown_timeout: Duration::from_millis(300), ..config() };
     let server = Running::with(config, model(8, Some(gate.clone()))).await;
     let mut stuck = server.connect().await;
-    stuck.send(decision(BODY)).await;
+    stuck.send(decision(BODY.replace("\"x\"", "\"endless\""))).await;
+    gate.open();
     arrivals(&gate, 1).await;
     let start = Instant::now();
     server.stop().await;
@@ -117,7 +118,8 @@ async fn a_second_word_ends_at_once() {
     let gate = Gate::default();
     let server = Running::with(config(), model(8, Some(gate.clone()))).await;
     let mut stuck = server.connect().await;
-    stuck.send(decision(BODY)).await;
+    stuck.send(decision(BODY.replace("\"x\"", "\"endless\""))).await;
+    gate.open();
     arrivals(&gate, 1).await;
     let start = Instant::now();
     server.handle.shutdown();

@@ -12,8 +12,10 @@ mod patience;
 mod protocol;
 mod support;
 mod transport;
+mod work;
 
 /// The same fake model that the engine is tested with. Included, not linked: its crate brings llama.cpp along.
 #[path = "../../../testkit/src/fake.rs"]
 #[expect(unreachable_pub, reason = "it is a library's module elsewhere")]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod fake;

@@ -19,6 +19,7 @@ async fn a_decision_says_what_it_cost() {
     assert!(answer.header("date").is_some());
     assert!(answer.header("x-typesafe-request-id").unwrap().starts_with("req_"));
     assert_eq!(answer.header("x-clef-cached-tokens"), Some("0"));
+    assert_eq!(answer.header("x-clef-computed-tokens"), Some("34"));
     assert_eq!(answer.header("x-clef-truncated-tokens"), Some("0"));
     let timing = answer.header("server-timing").unwrap();
     let names: Vec<&str> = timing.split(", ").map(|part| part.split_once(";dur=").unwrap().0).collect();

@@ -64,9 +64,15 @@ impl Text for Bytes {
 
 /// A model that answers what [`FakeModel`] answers.
 pub(crate) fn model(queue_capacity: usize, gate: Option<Gate>) -> Model {
-    let engine = EngineConfig { queue_capacity, encode_threads: 2 };
+    let fake = FakeModel::default();
+    let fake = if let Some(gate) = gate { fake.gated(&gate) } else { fake };
+    serving(fake, &EngineConfig { queue_capacity, ..EngineConfig::default() })
+}
+
+/// A fake model behind an engine.
+pub(crate) fn serving(fake: FakeModel, config: &EngineConfig) -> Model {
     Model {
-        engine: Engine::start(FakeEncoder { limit: 50_000_000 }, FakeModel { gate }, &engine).unwrap(),
+        engine: Engine::start(FakeEncoder { limit: 50_000_000 }, fake, config).unwrap(),
         card: ModelCard {
             name: "fake".to_owned(),
             path: "/models/fake.gguf".to_owned(),
@@ -86,7 +92,6 @@ pub(crate) fn model(queue_capacity: usize, gate: Option<Gate>) -> Model {
                 n_params: 3,
                 size: 4,
             },
-            slots: 1,
             build_info: "b11434-fake".to_owned(),
         },
         text: Some(Arc::new(Bytes)),

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use clef_sys::{ggml_cgraph, ggml_context, ggml_tensor};
 
@@ -389,6 +390,16 @@ impl<'s> Graph<'s> {
     /// # Panics
     /// If the graph is larger than `compute` takes, or an output is not of 32-bit floats.
     pub fn run(self, compute: &mut Compute, outputs: &[Tensor<'s>]) -> Result<Vec<Vec<f32>>> {
+        self.run_timed(compute, outputs, || Duration::ZERO).map(|(values, _)| values)
+    }
+
+    /// The same, and the time that the computation took by a clock, without what comes before and after it.
+    pub(crate) fn run_timed(
+        self,
+        compute: &mut Compute,
+        outputs: &[Tensor<'s>],
+        clock: impl Fn() -> Duration,
+    ) -> Result<(Vec<Vec<f32>>, Duration)> {
         for output in outputs {
             assert!(output.kind == TensorType::F32 && output.contiguous, "an output of {:?}", output.kind);
             // SAFETY: the tensor is live.
@@ -413,8 +424,10 @@ impl<'s> Graph<'s> {
             // SAFETY: the tensor is live and allocated, and takes exactly `length` bytes.
             unsafe { clef_sys::ggml_backend_tensor_set(tensor.pointer.as_ptr(), bytes, 0, length) };
         }
+        let start = clock();
         compute.run(self.graph.as_ptr())?;
-        Ok(outputs.iter().map(read).collect())
+        let took = clock().saturating_sub(start);
+        Ok((outputs.iter().map(read).collect(), took))
     }
 }
 

@@ -3,9 +3,9 @@
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
-use clef_sys::{ggml_backend, ggml_backend_buffer_type_t, ggml_backend_sched};
+use clef_sys::{ggml_backend, ggml_backend_sched};
 
-use crate::backend::Device;
+use crate::backend::{BufferType, Device};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Message;
 
@@ -50,9 +50,11 @@ impl Compute {
         self.max_nodes
     }
 
-    pub(super) fn buffer_type(&self) -> ggml_backend_buffer_type_t {
-        // SAFETY: the backend is live; buffer types are static.
-        unsafe { clef_sys::ggml_backend_get_default_buffer_type(self.backends[0].0.as_ptr()) }
+    pub(crate) fn buffer_type(&self) -> BufferType {
+        // SAFETY: the backend is live.
+        let buffer_type = unsafe { clef_sys::ggml_backend_get_default_buffer_type(self.backends[0].0.as_ptr()) };
+        // SAFETY: it was just returned.
+        unsafe { BufferType::from_raw(buffer_type) }.expect("every backend has memory")
     }
 
     /// Allocates a graph of `nodes` operations.

@@ -12,4 +12,5 @@ mod store;
 
 pub use builder::{Graph, Tensor};
 pub use compute::Compute;
+pub(crate) use store::Metadata;
 pub use store::{Store, StoreBuilder};

@@ -8,6 +8,7 @@ use clef_sys::{ggml_backend_buffer, ggml_context};
 
 use super::builder::Tensor;
 use super::compute::Compute;
+use crate::backend::BufferType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gguf::TensorType;
 
@@ -55,6 +56,58 @@ impl Store {
         Ok(())
     }
 
+    /// Overwrites rows of a tensor of 32-bit floats, from row `first` on.
+    ///
+    /// # Errors
+    /// If there is no such tensor, or the data is no whole number of its rows or reaches beyond its end.
+    pub fn set_rows(&mut self, name: &str, first: usize, data: &[f32]) -> Result<()> {
+        let (tensor, offset) = self.rows_of_floats(name, first, data.len())?;
+        // SAFETY: the tensor is live and allocated, and `rows_of_floats` checked that the data lies within it.
+        unsafe {
+            clef_sys::ggml_backend_tensor_set(
+                tensor.as_ptr(),
+                data.as_ptr().cast::<c_void>(),
+                offset,
+                size_of_val(data),
+            );
+        }
+        Ok(())
+    }
+
+    /// Copies rows of a tensor of 32-bit floats to the host, from row `first` on, to fill `data`.
+    ///
+    /// # Errors
+    /// As [`Store::set_rows`].
+    pub fn get_rows(&self, name: &str, first: usize, data: &mut [f32]) -> Result<()> {
+        let (tensor, offset) = self.rows_of_floats(name, first, data.len())?;
+        // SAFETY: as in `set_rows`; graphs that write to the tensor have ended, as `Compute` waits for them.
+        unsafe {
+            clef_sys::ggml_backend_tensor_get(
+                tensor.as_ptr(),
+                data.as_mut_ptr().cast::<c_void>(),
+                offset,
+                size_of_val(data),
+            );
+        }
+        Ok(())
+    }
+
+    /// A tensor and the offset of row `first`, if `values` of its values from there on are whole rows within it.
+    fn rows_of_floats(
+        &self,
+        name: &str,
+        first: usize,
+        values: usize,
+    ) -> Result<(NonNull<clef_sys::ggml_tensor>, usize)> {
+        let found = self.tensors.get(name).filter(|tensor| tensor.kind == TensorType::F32).and_then(|tensor| {
+            let [width, rows, ..] = tensor.shape;
+            let end = first.checked_add(values / width)?;
+            (values.is_multiple_of(width) && end <= rows && tensor.shape[2..] == [1, 1])
+                .then_some((tensor.pointer, first * width * size_of::<f32>()))
+        });
+        found.ok_or_else(|| Error::argument(format_args!("{values} values from row {first} of the tensor {name}")))
+    }
+
     /// Bytes of the buffer, on the device.
     pub fn bytes(&self) -> usize {
         // SAFETY: the buffer is live.
@@ -91,6 +144,11 @@ impl StoreBuilder {
     /// # Errors
     /// If the device has not enough memory.
     pub fn build(self, compute: &Compute) -> Result<Store> {
+        self.build_in(compute.buffer_type(), &format!("{} for the head", compute.device().name()))
+    }
+
+    /// The same in memory of a kind, which errors name `place`.
+    pub(crate) fn build_in(self, buffer_type: BufferType, place: &str) -> Result<Store> {
         let context = Metadata::new(self.tensors.len())?;
         let mut tensors = HashMap::new();
         for (name, shape, kind) in self.tensors {
@@ -105,10 +163,10 @@ impl StoreBuilder {
         }
         // SAFETY: context and buffer type are live.
         let buffer =
-            unsafe { clef_sys::ggml_backend_alloc_ctx_tensors_from_buft(context.0.as_ptr(), compute.buffer_type()) };
+            unsafe { clef_sys::ggml_backend_alloc_ctx_tensors_from_buft(context.0.as_ptr(), buffer_type.as_raw()) };
         let buffer = NonNull::new(buffer).ok_or_else(|| {
             let bytes: usize = tensors.values().map(|tensor| tensor.bytes).sum();
-            let what = format!("{bytes} bytes on {} for the head cannot be had", compute.device().name());
+            let what = format!("{bytes} bytes on {place} cannot be had");
             Error::new(ErrorKind::OutOfMemory, what)
         })?;
         // SAFETY: the buffer is live.
@@ -121,10 +179,10 @@ impl StoreBuilder {
 
 /// A ggml context that holds descriptions of tensors, not their data.
 #[derive(Debug)]
-pub(super) struct Metadata(pub(super) NonNull<ggml_context>);
+pub(crate) struct Metadata(pub(crate) NonNull<ggml_context>);
 
 impl Metadata {
-    pub(super) fn new(tensors: usize) -> Result<Self> {
+    pub(crate) fn new(tensors: usize) -> Result<Self> {
         Self::with_extra(tensors, 0)
     }
 

@@ -5,6 +5,7 @@
 mod backbone;
 mod context;
 mod gguf;
+mod kernels;
 mod support;
 mod tokenizer;
 mod virtual_file;

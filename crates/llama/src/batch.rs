@@ -1,0 +1,60 @@
+//! The arrays that a `llama_batch` points into.
+
+use clef_sys::llama_batch;
+
+use crate::context::SequenceId;
+use crate::tokenizer::Token;
+
+/// Tokens of one or more sequences, kept between decodes so that their memory is.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    tokens: Vec<i32>,
+    positions: Vec<i32>,
+    /// The sequence of each token.
+    sequences: Vec<i32>,
+    sequence_counts: Vec<i32>,
+    sequence_lists: Vec<SequenceList>,
+    outputs: Vec<i8>,
+}
+
+/// A pointer to a token's one sequence id; the type exists to give the pointer its own thread rules.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+struct SequenceList(*mut i32);
+
+// SAFETY: the pointer leads into memory that its `Batch` owns, and is made anew before each use.
+unsafe impl Send for SequenceList {}
+
+impl Batch {
+    pub(crate) fn clear(&mut self) {
+        self.tokens.clear();
+        self.positions.clear();
+        self.sequences.clear();
+    }
+
+    /// Adds tokens of a sequence at `start` and on.
+    pub(crate) fn push(&mut self, sequence: SequenceId, start: u32, tokens: &[Token]) {
+        let first = start as i32;
+        self.tokens.extend(tokens.iter().map(|token| token.0));
+        self.positions.extend((first..).take(tokens.len()));
+        self.sequences.resize(self.tokens.len(), sequence.0 as i32);
+    }
+
+    /// The batch as llama.cpp takes it; valid until the batch is changed.
+    pub(crate) fn as_raw(&mut self) -> llama_batch {
+        let count = self.tokens.len();
+        self.sequence_counts.resize(count, 1);
+        self.outputs.resize(count, 0);
+        self.sequence_lists.clear();
+        self.sequence_lists.extend(self.sequences.iter_mut().map(|sequence| SequenceList(sequence)));
+        llama_batch {
+            n_tokens: count as i32,
+            token: self.tokens.as_mut_ptr(),
+            embd: std::ptr::null_mut(),
+            pos: self.positions.as_mut_ptr(),
+            n_seq_id: self.sequence_counts.as_mut_ptr(),
+            seq_id: self.sequence_lists.as_mut_ptr().cast(),
+            logits: self.outputs.as_mut_ptr(),
+        }
+    }
+}
