@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use clef_testkit::generated_dir;
+
 /// What a run came to.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -42,6 +44,8 @@ pub(crate) fn clef(arguments: &[&str], input: &str) -> Run {
 /// A program that the environment's own settings do not reach.
 pub(crate) fn in_clean_environment(program: &str) -> Command {
     let mut command = Command::new(program);
+    // What is remembered of measurements on this machine is no matter of tests.
+    command.env("XDG_CACHE_HOME", generated_dir().join("cache"));
     command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE").env_remove("HF_TOKEN");
     for (name, _) in std::env::vars_os() {
         if ["LLAMA_", "CLEF_ARG_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
@@ -67,7 +71,7 @@ pub(crate) fn run_with(command: &mut Command, input: &str) -> Run {
 
 /// `clef decide` on a model, with one thread (tests run side by side), a request on standard input, and more flags.
 pub(crate) fn decide(model: &Path, flags: &[&str], request: &str) -> Run {
-    let mut arguments = vec!["decide", "-m", model.to_str().unwrap(), "-t", "1", "-"];
+    let mut arguments = vec!["decide", "-m", model.to_str().unwrap(), "-t", "1", "--no-repack", "-"];
     arguments.extend(flags);
     clef(&arguments, request)
 }

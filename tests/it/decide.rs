@@ -3,7 +3,7 @@
 use clef_testkit::{Tiny, built_in_model, golden, project_dir, tiny};
 use serde_json::{Value, json};
 
-use crate::command::{clef, decide};
+use crate::command::{CLEF, clef, decide, in_clean_environment, run_with};
 
 const SMALL: &str = r#"{"state": "I was charged twice.", "questions": {"refund": {"type": "noul"}}}"#;
 
@@ -184,5 +184,25 @@ fn repacked_weights_answer_or_are_refused_in_a_line() {
     let run = decide(&built_in_model(), &["--repack"], SMALL);
     if run.code != Some(0) {
         assert!(run.fails_with(1).contains("AMX"), "{run:?}");
+    }
+}
+
+#[test]
+fn how_the_cpu_computes_is_chosen_once_and_the_same_at_every_start() {
+    let cache = tempfile::tempdir().unwrap();
+    let model = built_in_model();
+    let chosen = || {
+        let mut command = in_clean_environment(CLEF);
+        command.env("XDG_CACHE_HOME", cache.path()).env("RUST_LOG", "info");
+        let run = run_with(command.args(["decide", "-m", model.to_str().unwrap(), "-"]), SMALL);
+        run.succeeds();
+        let line = run.stderr.lines().find(|line| line.contains("kernels: ")).unwrap().to_owned();
+        let (_, choice) = line.split_once("kernels: ").unwrap();
+        (choice.split_once(" (").unwrap().0.to_owned(), line)
+    };
+    let (first, second) = (chosen(), chosen());
+    assert_eq!(first.0, second.0);
+    if cache.path().join("clef-server/kernels.json").exists() {
+        assert!(second.1.contains("kernels.json"), "{second:?}");
     }
 }

@@ -43,7 +43,9 @@ fn a_projector_is_described_with_what_keeps_it_from_deciding() {
 fn the_text_says_what_the_json_says() {
     let path = built_in_model();
     let run = clef(&["inspect", path.to_str().unwrap()], "");
-    for expected in ["clef-nano", "Q8_0", "5120 tokens", "keys and values", "recurrent state", "can decide"] {
+    for expected in
+        ["clef-nano", "Q8_0", "5120 tokens", "keys and values", "recurrent state", "held states", "can decide"]
+    {
         assert!(run.succeeds().contains(expected), "{expected}: {}", run.stdout);
     }
 }

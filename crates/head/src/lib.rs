@@ -5,12 +5,14 @@
 //! produces them ([`Reading::push`]), keeps the little it needs of them on its device, and answers at the end
 //! ([`Reading::finish`]). Memory grows with tokens and with options, never with their product.
 
+mod attention;
 mod error;
 mod layout;
 mod network;
 mod reading;
 mod weights;
 
+pub use attention::CrossAttention;
 pub use error::{Error, ErrorKind, Result};
 pub use layout::{Layout, QuestionType, Temperatures};
 pub use reading::{QuestionSpans, Reading};

@@ -2,36 +2,25 @@
 
 use clef_llama::graph::{Graph, Tensor};
 
+use crate::attention::{CrossAttention, piece_rows};
 use crate::layout::Layout;
 use crate::weights::{Head, Named};
-
-/// Attention scores of one piece take at most this much memory, unless that would make more than `MAX_PIECES` pieces.
-const SCORE_BYTES: usize = 64 << 20;
-const MAX_PIECES: usize = 128;
-
-/// How many of `queries` attend at once to `keys`, so that scores (which grow with the product) stay bounded.
-pub(crate) fn piece_rows(queries: usize, keys: usize, heads: usize) -> usize {
-    let fitting = SCORE_BYTES / (keys * heads * size_of::<f32>());
-    fitting.max(queries.div_ceil(MAX_PIECES)).clamp(1, queries)
-}
 
 /// Graph building with the head's weights at hand.
 pub(crate) struct Network<'g, 's> {
     pub(crate) graph: &'g Graph<'s>,
     weights: Named<'s>,
-    layout: &'s Layout,
-}
-
-/// Keys and values of an attention, split by head: `[d, n, heads]` and `[n, d, heads]`.
-#[derive(Clone, Copy)]
-struct KeysValues<'s> {
-    keys: Tensor<'s>,
-    values: Tensor<'s>,
+    pub(crate) layout: &'s Layout,
+    pub(crate) cross_attention: CrossAttention,
 }
 
 impl<'g, 's> Network<'g, 's> {
     pub(crate) fn new(graph: &'g Graph<'s>, layout: &'s Layout, weights: Named<'s>) -> Self {
-        Self { graph, weights, layout }
+        Self { graph, weights, layout, cross_attention: CrossAttention::default() }
+    }
+
+    pub(crate) fn attending(self, cross_attention: CrossAttention) -> Self {
+        Self { cross_attention, ..self }
     }
 
     pub(crate) fn weight(&self, name: &str) -> Tensor<'s> {
@@ -47,30 +36,9 @@ impl<'g, 's> Network<'g, 's> {
         self.graph.layer_norm(x, weight, bias, self.layout.epsilon)
     }
 
-    fn linear(&self, name: &str, x: Tensor<'s>) -> Tensor<'s> {
+    pub(crate) fn linear(&self, name: &str, x: Tensor<'s>) -> Tensor<'s> {
         let product = self.graph.mul_mat(self.weight(&format!("{name}.weight")), x);
         self.graph.add(product, self.weight(&format!("{name}.bias")))
-    }
-
-    fn keys_values(&self, name: &str, from: Tensor<'s>) -> KeysValues<'s> {
-        let g = self.graph;
-        let [width, rows, ..] = from.shape();
-        let split = [width / self.layout.heads, self.layout.heads, rows, 1];
-        let keys = g.permute(g.reshape(self.linear(&format!("{name}_k"), from), split), [0, 2, 1, 3]);
-        let values = g.permute(g.reshape(self.linear(&format!("{name}_v"), from), split), [1, 2, 0, 3]);
-        KeysValues { keys, values: g.contiguous(values) }
-    }
-
-    fn attend(&self, name: &str, x: Tensor<'s>, kv: KeysValues<'s>) -> Tensor<'s> {
-        let g = self.graph;
-        let [width, rows, ..] = x.shape();
-        let head_width = width / self.layout.heads;
-        let queries = g.reshape(self.linear(&format!("{name}_q"), x), [head_width, self.layout.heads, rows, 1]);
-        let scores = g.mul_mat(kv.keys, g.permute(queries, [0, 2, 1, 3]));
-        let scores = g.softmax(scores, 1.0 / (head_width as f32).sqrt());
-        let mixed = g.permute(g.mul_mat(kv.values, scores), [0, 2, 1, 3]);
-        let mixed = g.reshape(g.contiguous(mixed), [width, rows, 1, 1]);
-        self.linear(&format!("{name}_o"), mixed)
     }
 
     fn feed_forward(&self, block: usize, x: Tensor<'s>) -> Tensor<'s> {
@@ -78,27 +46,13 @@ impl<'g, 's> Network<'g, 's> {
         self.linear(&format!("dec.blk.{block}.ffn_down"), self.graph.gelu(inner))
     }
 
-    /// Applies `step` to `x` a few rows at a time and puts the results together again.
-    fn by_pieces(&self, x: Tensor<'s>, keys: usize, step: impl Fn(Tensor<'s>) -> Tensor<'s>) -> Tensor<'s> {
-        let rows = x.shape()[1];
-        let piece = piece_rows(rows, keys, self.layout.heads);
-        let mut whole: Option<Tensor<'s>> = None;
-        for start in (0..rows).step_by(piece) {
-            let part = step(self.graph.rows(x, start, piece.min(rows - start)));
-            let joined = whole.map_or(part, |whole| self.graph.concat(whole, part, 1));
-            // One piece is finished before the next begins, so that they share memory.
-            self.graph.expand(joined);
-            whole = Some(joined);
-        }
-        whole.expect("there is at least one row")
-    }
-
     /// Options read the prompt; they do not see each other.
     pub(crate) fn routing_block(&self, block: usize, options: Tensor<'s>, memory: Tensor<'s>) -> Tensor<'s> {
         let name = format!("dec.blk.{block}.cross_attn");
-        let kv = self.keys_values(&name, self.norm(&format!("{name}_norm_kv"), memory));
+        let normed = self.norm(&format!("{name}_norm_kv"), memory);
+        let source = self.cross_source(&name, normed, options.shape()[1]);
         self.by_pieces(options, memory.shape()[1], |options| {
-            let read = self.attend(&name, self.norm(&format!("{name}_norm"), options), kv);
+            let read = self.attend(&name, self.norm(&format!("{name}_norm"), options), source);
             let options = self.graph.add(options, read);
             self.graph.add(options, self.feed_forward(block, options))
         })
@@ -109,14 +63,14 @@ impl<'g, 's> Network<'g, 's> {
         let g = self.graph;
         let own = format!("dec.blk.{block}.attn");
         let normed = self.norm(&format!("{own}_norm"), fields);
-        let kv = self.keys_values(&own, normed);
-        let read = self.by_pieces(normed, normed.shape()[1], |normed| self.attend(&own, normed, kv));
+        let source = self.projected(&own, normed);
+        let read = self.by_pieces(normed, normed.shape()[1], |normed| self.attend(&own, normed, source));
         let fields = g.add(fields, read);
 
         let cross = format!("dec.blk.{block}.cross_attn");
-        let kv = self.keys_values(&cross, memory);
+        let source = self.cross_source(&cross, memory, fields.shape()[1]);
         self.by_pieces(fields, memory.shape()[1], |fields| {
-            let read = self.attend(&cross, self.norm(&format!("{cross}_norm"), fields), kv);
+            let read = self.attend(&cross, self.norm(&format!("{cross}_norm"), fields), source);
             let fields = g.add(fields, read);
             g.add(fields, self.feed_forward(block, fields))
         })

@@ -207,7 +207,7 @@ impl Reading {
         }
         let graph = Graph::new(size)?;
         let g = &graph;
-        let network = Network::new(g, &head.layout, Named(&head.weights));
+        let network = Network::new(g, &head.layout, Named(&head.weights)).attending(head.cross_attention());
         let stored = |name| self.store.get(name).expect("stored by `new`");
         let memory = stored(MEMORY);
         let question = g.get_rows(stored(MEANS), g.indices(order.questions));

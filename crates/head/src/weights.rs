@@ -6,6 +6,7 @@ use clef_llama::Device;
 use clef_llama::gguf::{Gguf, TensorInfo, TensorType};
 use clef_llama::graph::{Compute, Store, StoreBuilder, Tensor};
 
+use crate::attention::CrossAttention;
 use crate::error::Result;
 use crate::layout::{Layout, invalid};
 
@@ -21,6 +22,7 @@ pub struct Head {
     gguf: Arc<Gguf>,
     /// The table whose rows stand for tokens in the prior: `output.weight`, or the embeddings where that is missing.
     lexical: TensorInfo,
+    cross_attention: CrossAttention,
 }
 
 impl Head {
@@ -40,7 +42,7 @@ impl Head {
         for tensor in found {
             weights.set(&tensor.name, &gguf.read_data(tensor)?)?;
         }
-        Ok(Self { layout, weights, compute, gguf, lexical })
+        Ok(Self { layout, weights, compute, gguf, lexical, cross_attention: CrossAttention::default() })
     }
 
     /// Reads a file's head description without loading it: its numbers and the bytes of its weights.
@@ -66,6 +68,17 @@ impl Head {
     /// Tokens that the lexical table knows.
     pub fn vocabulary(&self) -> usize {
         self.lexical.shape[1] as usize
+    }
+
+    /// Chooses how options and questions read the prompt: for measurements.
+    pub fn set_cross_attention(&mut self, way: CrossAttention) {
+        self.cross_attention = way;
+    }
+
+    pub(crate) fn cross_attention(&self) -> CrossAttention {
+        // Of ggml's devices only the CPU has every operation of the absorbing way for every type of weights; operations
+        // that a device lacks would carry weights and memory to the CPU for each answer.
+        if self.compute.device() == Device::cpu() { self.cross_attention } else { CrossAttention::Projecting }
     }
 
     /// The mean of the lexical table's rows of `tokens`, in 32-bit floats; rows are read from the mapped file.

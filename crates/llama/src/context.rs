@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use clef_sys::{
     LLAMA_FLASH_ATTN_TYPE_AUTO, LLAMA_FLASH_ATTN_TYPE_DISABLED, LLAMA_FLASH_ATTN_TYPE_ENABLED, llama_context,
@@ -13,6 +14,7 @@ use crate::batch::Batch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gguf::TensorType;
 use crate::model::{Message, Model, RawModel};
+use crate::patience::Patience;
 use crate::tokenizer::Token;
 
 /// When attention runs as one fused operation (16-bit keys and values in its inner products).
@@ -128,6 +130,7 @@ pub struct Context {
     /// Position of the next token of each sequence; none after an aborted or failed decode.
     next_positions: Vec<Option<u32>>,
     batch: Batch,
+    patience: Patience,
     /// Freed after the context.
     _model: Arc<RawModel>,
 }
@@ -201,6 +204,7 @@ impl Context {
             abort,
             next_positions: vec![Some(0); params.sequences as usize],
             batch: Batch::default(),
+            patience: Patience::default(),
             _model: Arc::clone(model.raw()),
         })
     }
@@ -262,6 +266,8 @@ impl Context {
         let starts: Vec<Option<u32>> =
             parts.iter().map(|(sequence, _)| self.next_positions[sequence.0 as usize].take()).collect();
 
+        self.patience.start();
+        let start = Instant::now();
         let raw = self.batch.as_raw();
         let mut result = 0;
         let mut message = Message::default();
@@ -270,6 +276,7 @@ impl Context {
         let status =
             unsafe { clef_sys::clef_decode(self.pointer.as_ptr(), &raw const raw, &raw mut result, message.as_raw()) };
         message.check(status, "decoding failed")?;
+        self.patience.end(start.elapsed());
         match result {
             0 => {}
             1 => return Err(Error::new(ErrorKind::OutOfMemory, "no free cells for the tokens")),

@@ -21,6 +21,7 @@ pub mod graph;
 pub mod kernels;
 mod log;
 mod model;
+mod patience;
 mod pieces;
 mod quantize;
 mod saved;

@@ -13,7 +13,7 @@ use crate::lane::{Kept, Lane};
 use crate::states::{State, read_prefix};
 
 /// The longest prompt of a lane beside the first. Most requests fit, and its memory is small beside the first's.
-const SIDE_TOKENS: u32 = 4096;
+pub(crate) const SIDE_TOKENS: u32 = 4096;
 
 /// Owns the model's memory. Lives on the engine thread.
 #[derive(Debug)]

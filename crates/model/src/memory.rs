@@ -2,6 +2,7 @@
 
 use clef_llama::Hyperparameters;
 
+use crate::evaluate::SIDE_TOKENS;
 use crate::options::ModelOptions;
 
 /// One line of a [`MemoryEstimate`].
@@ -20,6 +21,8 @@ pub struct MemoryItem {
 pub struct MemoryEstimate {
     /// The parts.
     pub items: Vec<MemoryItem>,
+    /// What is taken only as requests come, at most.
+    pub later: Vec<MemoryItem>,
 }
 
 impl MemoryEstimate {
@@ -57,6 +60,11 @@ impl MemoryEstimate {
                 basis: format!("at most, for chunks of {chunk} tokens; no logits are held"),
                 bytes: compute_bytes(h, chunk, cells),
             },
+            MemoryItem {
+                name: "fixed prefix",
+                basis: "how every prompt starts, held on the host".into(),
+                bytes: h.recurrent_bytes_per_sequence() + per_token * PREFIX_TOKENS,
+            },
         ];
         if let Some(width) = head_width {
             items.push(MemoryItem {
@@ -65,13 +73,40 @@ impl MemoryEstimate {
                 bytes: 16 * width * context,
             });
         }
-        Self { items }
+        Self { items, later: later(h, per_token, options) }
     }
 
-    /// The sum.
+    /// The sum of what is taken in any case.
     pub fn total(&self) -> u64 {
         self.items.iter().map(|item| item.bytes).sum()
     }
+}
+
+/// More than the fixed prefix has in any vocabulary that is known.
+const PREFIX_TOKENS: u64 = 64;
+
+fn later(h: &Hyperparameters, per_token: u64, options: &ModelOptions) -> Vec<MemoryItem> {
+    let mut later = vec![MemoryItem {
+        name: "held states",
+        basis: format!(
+            "at most, on the host: {} bytes a state and {per_token} per token of keys and values",
+            h.recurrent_bytes_per_sequence()
+        ),
+        bytes: options.cache_bytes() as u64,
+    }];
+    let lanes = u64::from(options.parallel.saturating_sub(1));
+    if lanes > 0 {
+        let cells = u64::from(options.context_tokens.min(SIDE_TOKENS)).next_multiple_of(256);
+        let compute = compute_bytes(h, u64::from(options.chunk_tokens()), cells);
+        later.push(MemoryItem {
+            name: "side lanes",
+            basis: format!(
+                "{lanes}, for prompts of {cells} tokens beside a long one, each from when it is first needed"
+            ),
+            bytes: lanes * (per_token * cells + h.recurrent_bytes_per_sequence() + compute),
+        });
+    }
+    later
 }
 
 /// The widest set of activations alive at once, in 32-bit floats, and the attention mask in 16 bits.

@@ -74,7 +74,8 @@ impl ModelOptions {
 
     /// Tokens decoded at once. On a CPU more than this gain little: the weights are read often enough to be in reach.
     pub fn chunk_tokens(&self) -> u32 {
-        let on_gpu = || self.gpu_layers != 0 && devices().into_iter().any(|device| device.kind() != DeviceKind::Cpu);
+        let is_gpu = |device: Device| matches!(device.kind(), DeviceKind::Gpu | DeviceKind::IntegratedGpu);
+        let on_gpu = || self.gpu_layers != 0 && devices().into_iter().any(is_gpu);
         self.chunk_tokens.unwrap_or_else(|| if on_gpu() { GPU_CHUNK } else { CPU_CHUNK }).min(self.context_tokens)
     }
 

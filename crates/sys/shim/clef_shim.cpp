@@ -15,11 +15,19 @@ ggml_backend_dev_t llama_model_get_device(const struct llama_model * model, int 
 namespace {
 
 #if defined(__linux__) && defined(__GLIBC__)
-// OpenMP's threads spin for milliseconds while they wait for each other, which starves whatever else runs on the machine,
-// and themselves with it. They sleep when they are told so before libgomp's own constructor reads the environment; linked
-// statically, it runs after this one. A setting of the user's stays.
+// How often libgomp's threads look again before they sleep at a barrier. A hidden symbol of the library, which is linked
+// statically; weak, because another version may not have it.
+extern "C" __attribute__((weak)) unsigned long long gomp_spin_count_var;
+
+bool barriers_are_ours = false;
+
+// The threads spin for milliseconds by default, which starves whatever else runs on the machine, and themselves with it.
+// libgomp reads the environment in a constructor of its own, after this one. A setting of the user's stays.
 __attribute__((constructor(101))) void sleep_at_barriers() {
-    setenv("OMP_WAIT_POLICY", "passive", 0);
+    if (getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr) {
+        setenv("OMP_WAIT_POLICY", "passive", 0);
+        barriers_are_ours = true;
+    }
 }
 #endif
 
@@ -239,6 +247,17 @@ int clef_scheduler_compute(ggml_backend_sched_t scheduler, struct ggml_cgraph * 
     return guarded(error, [&] {
         return ggml_backend_sched_graph_compute(scheduler, graph) == GGML_STATUS_SUCCESS ? CLEF_OK : CLEF_FAILED;
     });
+}
+
+bool clef_set_barrier_spins(uint64_t spins) noexcept {
+#if defined(__linux__) && defined(__GLIBC__)
+    if (barriers_are_ours && &gomp_spin_count_var != nullptr) {
+        __atomic_store_n(&gomp_spin_count_var, spins, __ATOMIC_RELAXED);
+        return true;
+    }
+#endif
+    (void) spins;
+    return false;
 }
 
 void clef_backend_set_threads(ggml_backend_t backend, int threads) noexcept {

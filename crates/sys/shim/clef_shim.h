@@ -80,6 +80,10 @@ int clef_scheduler_new(ggml_backend_t * backends, int count, size_t graph_size, 
 int clef_scheduler_alloc(ggml_backend_sched_t scheduler, struct ggml_cgraph * graph, struct clef_message error) CLEF_NOEXCEPT;
 int clef_scheduler_compute(ggml_backend_sched_t scheduler, struct ggml_cgraph * graph, struct clef_message error) CLEF_NOEXCEPT;
 
+// Sets how often the CPU backend's threads look again before they sleep where they wait for each other. False where that
+// cannot be set, or was set by the user.
+bool clef_set_barrier_spins(uint64_t spins) CLEF_NOEXCEPT;
+
 // Sets the number of threads of a CPU backend, also when backends are loaded at run time.
 void clef_backend_set_threads(ggml_backend_t backend, int threads) CLEF_NOEXCEPT;
 

@@ -59,6 +59,7 @@ fn model(settings: &Settings, path: &Path, server: &ServerHandle) -> anyhow::Res
     let context_tokens = bundle.encoder().context_tokens();
     let card = card::card(path, settings.model.alias.as_deref(), bundle.inspection(), context_tokens);
     let device = bundle.device_name().to_owned();
+    let threads = bundle.kernels().threads;
     let (encoder, mut evaluator, _) = bundle.into_parts();
     // On a CPU nothing is left to warm up, and reading the prompt of even a small request takes a large model seconds.
     if settings.warmup.unwrap_or(device != CPU) && goes_on() {
@@ -79,7 +80,7 @@ fn model(settings: &Settings, path: &Path, server: &ServerHandle) -> anyhow::Res
         quantization = card.quantization,
         parameters = card.parameter_size,
         device,
-        threads = options.threads,
+        threads,
         context_tokens,
         seconds = (start.elapsed().as_secs_f64() * 100.0).round() / 100.0,
         "ready"

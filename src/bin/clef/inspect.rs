@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use clef_api::Inspection;
+use clef_api::{Inspection, MemoryItem};
 use clef_server::{ModelFlags, plain};
 use serde_json::{Value, json};
 
@@ -69,10 +69,14 @@ fn as_json(i: &Inspection) -> Value {
         "missing": i.missing,
         "memory": i.memory.as_ref().map(|m| json!({
             "total_bytes": m.total(),
-            "items": m.items.iter()
-                .map(|item| json!({"name": item.name, "bytes": item.bytes, "basis": item.basis})).collect::<Vec<_>>(),
+            "items": memory_items(&m.items),
+            "later": memory_items(&m.later),
         })),
     })
+}
+
+fn memory_items(items: &[MemoryItem]) -> Vec<Value> {
+    items.iter().map(|item| json!({"name": item.name, "bytes": item.bytes, "basis": item.basis})).collect()
 }
 
 fn as_text(i: &Inspection) -> String {
@@ -108,6 +112,10 @@ fn as_text(i: &Inspection) -> String {
     if let Some(memory) = &i.memory {
         line("memory", format!("{} in all", size(memory.total())));
         for item in &memory.items {
+            line("", format!("{:<18}{:>10}  {}", item.name, size(item.bytes), item.basis));
+        }
+        line("", "and as requests come:".to_owned());
+        for item in &memory.later {
             line("", format!("{:<18}{:>10}  {}", item.name, size(item.bytes), item.basis));
         }
     }

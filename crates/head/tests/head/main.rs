@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test a failed expectation is the message")]
 #![expect(clippy::single_range_in_vec_init, reason = "a question with one option has one span")]
 
+mod attention;
 mod files;
 mod reference;
 
@@ -221,30 +222,6 @@ fn shortest(seed: u64) -> Prompt {
     prompt.hidden.truncate(2 * HIDDEN);
     prompt.questions = vec![QuestionSpans { kind: QuestionType::Noul, text: 0..1, options: vec![1..2] }];
     prompt
-}
-
-/// More scores than are held at once: attention runs in pieces, over options and over questions.
-#[test]
-fn attention_in_pieces_agrees_with_the_double_precision_implementation() {
-    // Heads of width 1 make the most scores of the least work: 600 KiB for each query here, 109 of them at once.
-    let heads = 256;
-    let file = rewritten(&tiny(Tiny::F32), |header| header.put_u32("clef.decision.head_count", heads), |_| {});
-    let gguf = Gguf::open(file.path()).unwrap();
-    let mut options = vec![1; 115];
-    options.push(60);
-    let prompt = Prompt::random(11, 600, &options);
-    let logits = wide(&prompt.logits(&mut head_of(file.path()).unwrap()));
-    assert_close("pieces", &logits, &reference::logits(&gguf, heads as usize, &prompt), 1e-4);
-}
-
-#[test]
-fn many_options_on_a_long_prompt_agree_with_the_double_precision_implementation() {
-    let gguf = Gguf::open(&tiny(Tiny::F32)).unwrap();
-    // 4,000 tokens and 4 heads: 1,048 options are attended at once.
-    let prompt = Prompt::random(12, 4000, &[300, 255, 255, 255]);
-    let logits = wide(&prompt.logits_in_blocks(&mut head(), 512));
-    assert_eq!(logits.len(), 1065);
-    assert_close("options", &logits, &reference::logits(&gguf, 4, &prompt), 1e-4);
 }
 
 #[test]

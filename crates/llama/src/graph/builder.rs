@@ -37,6 +37,11 @@ impl<'s> Tensor<'s> {
         self.shape
     }
 
+    /// The type of its elements.
+    pub fn kind(&self) -> TensorType {
+        self.kind
+    }
+
     fn elements(&self) -> usize {
         self.shape.iter().product()
     }
@@ -169,6 +174,27 @@ impl<'s> Graph<'s> {
         );
         let shape = [weights.shape[1], x.shape[1], x.shape[2], x.shape[3]];
         self.binary(weights, x, clef_sys::ggml_mul_mat, shape)
+    }
+
+    /// Sums of outer products, `a * b^T` of the columns' vectors: `[m, k, ...], [n, k, ...] -> [m, n, ...]`. It is the
+    /// product with a transposed matrix without transposing it.
+    ///
+    /// # Panics
+    /// If the numbers of rows differ, the outer dimensions cannot be matched, `a` has gaps, or one is not of 32-bit
+    /// floats.
+    pub fn outer_products(&self, a: Tensor<'s>, b: Tensor<'s>) -> Tensor<'s> {
+        assert!(
+            a.shape[1] == b.shape[1]
+                && b.shape[2].is_multiple_of(a.shape[2])
+                && b.shape[3].is_multiple_of(a.shape[3])
+                && a.contiguous
+                && a.kind == TensorType::F32
+                && b.kind == TensorType::F32,
+            "outer products of {:?} and {:?}",
+            a.shape,
+            b.shape
+        );
+        self.binary(a, b, clef_sys::ggml_out_prod, [a.shape[0], b.shape[0], b.shape[2], b.shape[3]])
     }
 
     fn repeating(&self, a: Tensor<'s>, b: Tensor<'s>, operation: Binary) -> Tensor<'s> {

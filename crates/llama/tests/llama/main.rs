@@ -6,6 +6,7 @@ mod backbone;
 mod context;
 mod gguf;
 mod kernels;
+mod saved;
 mod support;
 mod tokenizer;
 mod virtual_file;
