@@ -39,7 +39,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(notice) = model.notice() {
         let _ = writeln!(std::io::stderr(), "{notice}");
     }
-    let clef = open_with_progress(model.path(), &arguments.model.options())?;
+    let mut options = arguments.model.options();
+    // There is one request, so nothing would ever go on from its state.
+    options.model.cache_bytes = Some(0);
+    let clef = open_with_progress(model.path(), &options)?;
     let outcome = clef.decide(record.clone())?;
     if outcome.truncated_tokens > 0 {
         let _ = writeln!(std::io::stderr(), "note: {} tokens of the state were cut off", outcome.truncated_tokens);
