@@ -131,11 +131,15 @@ impl<S: PartialEq> Planner<S> {
         if left <= SOON_FREE_STEPS {
             return None;
         }
+        // Whoever asks about the state that lane 0 is reading goes on from it afterwards: it is not read twice at once.
+        let being_read = self.main.state.as_ref();
         let mut free: Vec<&mut Lane<S>> = self.sides.iter_mut().filter(|lane| lane.busy.is_none()).collect();
         free.sort_by_key(|lane| lane.id);
         free.into_iter().find_map(|lane| {
             let max_tokens = lane.max_tokens;
-            begin_in(lane, &mut self.waiting, |waiting| waiting.tokens <= max_tokens && steps(waiting.task) <= left)
+            begin_in(lane, &mut self.waiting, |waiting| {
+                waiting.tokens <= max_tokens && being_read != Some(&waiting.state) && steps(waiting.task) <= left
+            })
         })
     }
 

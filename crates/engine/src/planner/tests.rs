@@ -73,17 +73,23 @@ impl Bench {
         turn
     }
 
-    fn may_begin(&self, lane: usize, tokens: usize, steps: usize) -> bool {
+    fn may_begin(&self, lane: usize, tokens: usize, state: u8, steps: usize) -> bool {
         match self.busy[0] {
             None => lane == 0,
-            Some((_, left, _)) => lane > 0 && left > 3 && tokens <= self.max_tokens[lane] && steps <= left,
+            Some((_, left, _)) => {
+                let is_read_already = self.states[0] == Some(state);
+                lane > 0 && left > 3 && tokens <= self.max_tokens[lane] && !is_read_already && steps <= left
+            }
         }
     }
 
     fn begin(&mut self, lane: usize, task: TaskId) {
         assert!(self.busy[lane].is_none(), "{task:?} begins in a lane that is busy");
         let eligible: Vec<usize> = (0..self.waiting.len())
-            .filter(|&index| self.may_begin(lane, self.waiting[index].1, self.waiting[index].3))
+            .filter(|&index| {
+                let (_, tokens, state, steps, _) = self.waiting[index];
+                self.may_begin(lane, tokens, state, steps)
+            })
             .collect();
         let chosen = self.waiting.iter().position(|waiting| waiting.0 == task).expect("it waits");
         assert!(eligible.contains(&chosen), "{task:?} may not begin in lane {lane}");
@@ -103,7 +109,8 @@ impl Bench {
         assert!(lanes.is_sorted_by(|a, b| a < b) && !lanes.is_empty());
         for lane in 0..self.busy.len() {
             if self.busy[lane].is_none() {
-                let begins = self.waiting.iter().any(|&(_, tokens, _, steps, _)| self.may_begin(lane, tokens, steps));
+                let may = |&(_, tokens, state, steps, _): &_| self.may_begin(lane, tokens, state, steps);
+                let begins = self.waiting.iter().any(may);
                 assert!(!begins, "a prompt could begin in lane {lane}");
             }
         }
@@ -204,6 +211,19 @@ fn a_steady_stream_of_short_prompts_takes_no_more_than_every_other_turn() {
     }
     assert!(steps <= 200, "the long prompt took {steps} steps");
     assert!(bench.ended.len() > 90, "and {} short ones passed", bench.ended.len());
+}
+
+#[test]
+fn a_state_that_is_being_read_is_not_read_twice_at_once() {
+    let mut bench = Bench::new(&[100, 100], 100);
+    let long = bench.push(100, 1, 10);
+    assert_eq!(bench.turn(), begin(0, long));
+    let (same, other) = (bench.push(20, 1, 2), bench.push(20, 2, 2));
+    assert_eq!(bench.turn(), begin(1, other));
+    while !bench.ended.contains(&long) {
+        assert_ne!(bench.turn(), begin(1, same));
+    }
+    assert_eq!(bench.turn(), begin(0, same));
 }
 
 #[test]
