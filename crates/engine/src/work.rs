@@ -59,7 +59,8 @@ impl Hash for Work {
 
 /// Takes prompts apart completely, so that nobody adds a field to them without deciding whether it changes answers.
 fn is_same_work(one: &Prompt, other: &Prompt) -> bool {
-    let Prompt { tokens, prefix_end, state_end, questions, truncated_tokens: _ } = one;
+    // What is shown is named by the tokens, and shows in how many rows.
+    let Prompt { tokens, prefix_end, media: _, media_ends: _, state_end, questions, truncated_tokens: _ } = one;
     *prefix_end == other.prefix_end
         && *state_end == other.state_end
         && questions.len() == other.questions.len()
@@ -107,6 +108,8 @@ mod tests {
         Prompt {
             tokens: (0..20).map(TokenId).collect(),
             prefix_end: 2,
+            media: Vec::new(),
+            media_ends: Vec::new(),
             state_end: 8,
             questions: vec![question(8), question(14)],
             truncated_tokens: 0,

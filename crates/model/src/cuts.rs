@@ -109,7 +109,15 @@ mod tests {
 
     fn prompt(prefix_end: usize, state_end: usize, tokens: usize) -> Prompt {
         let tokens = vec![TokenId(0); tokens];
-        Prompt { tokens, prefix_end, state_end, questions: Vec::new(), truncated_tokens: 0 }
+        Prompt {
+            tokens,
+            prefix_end,
+            media: Vec::new(),
+            media_ends: Vec::new(),
+            state_end,
+            questions: Vec::new(),
+            truncated_tokens: 0,
+        }
     }
 
     fn ends(prefix_end: usize, state_end: usize, tokens: usize, chunk: usize) -> Vec<usize> {

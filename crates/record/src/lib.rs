@@ -14,6 +14,7 @@
 //! ```
 
 mod answer;
+mod attachment;
 mod error;
 pub mod json;
 mod media;
@@ -25,7 +26,8 @@ mod text;
 mod wire;
 
 pub use answer::{Answer, AnswerOption, AnswerValue, Decision};
+pub use attachment::{Image, MediaData, Video, VideoContent};
 pub use error::{LocItem, Position, RecordError, RecordErrorKind};
-pub use prompt::{Prompt, PromptOption, PromptQuestion, TokenId};
+pub use prompt::{MediaSlot, Pixels, Prompt, PromptOption, PromptQuestion, ShownPixels, TokenId};
 pub use record::{Question, QuestionKind, QuestionOption, Record, Rules, Truncate};
 pub use text::{Grouped, Shortened};

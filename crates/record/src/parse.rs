@@ -36,6 +36,8 @@ pub(crate) fn parse(body: &[u8], rules: &Rules) -> Result<Record, RecordError> {
     let mut record = Record {
         model: None,
         state: String::new(),
+        images: Vec::new(),
+        videos: Vec::new(),
         questions: Vec::new(),
         max_length: None,
         max_state_tokens: None,

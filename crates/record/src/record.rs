@@ -4,6 +4,7 @@
 //! already rendered to what the model reads, because that text is all that anything downstream needs and it is a
 //! fraction of a value tree's size.
 
+use crate::attachment::{Image, Video};
 use crate::error::RecordError;
 use crate::parse;
 
@@ -49,12 +50,16 @@ pub enum Truncate {
 }
 
 /// A decision request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// The model name the client sent, if any; the loaded model answers whatever it says.
     pub model: Option<String>,
     /// The state as the model reads it: a string as it is, any other value as canonical JSON.
     pub state: String,
+    /// The pictures, which the model is shown before the state, in this order.
+    pub images: Vec<Image>,
+    /// The videos, which the model is shown after the pictures, in this order.
+    pub videos: Vec<Video>,
     /// The questions in request order; never empty.
     pub questions: Vec<Question>,
     /// Lowers the limit on tokens for this record; at least 1.
