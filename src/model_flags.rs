@@ -16,6 +16,16 @@ const UNLIMITING_BATCH: u32 = 512;
 pub struct ModelFlags {
     /// The file; none for the toy that comes with the program.
     pub model: Option<PathBuf>,
+    /// The projector's file; none for text only.
+    pub projector: Option<PathBuf>,
+    /// Whether the projector is used if one is named.
+    pub sees: bool,
+    /// Whether it is placed on a GPU.
+    pub projector_offload: bool,
+    /// Fewest tokens of an image; none for the reference's.
+    pub image_min_tokens: Option<u32>,
+    /// Most tokens of an image; none for the reference's.
+    pub image_max_tokens: Option<u32>,
     /// What replies call it; none for the file's path.
     pub alias: Option<String>,
     /// Most tokens of a prompt; 0 for what the model was trained with.
@@ -53,6 +63,11 @@ impl Default for ModelFlags {
         let defaults = ModelOptions::default();
         Self {
             model: None,
+            projector: defaults.projector,
+            sees: true,
+            projector_offload: defaults.projector_offload,
+            image_min_tokens: defaults.image_min_tokens,
+            image_max_tokens: defaults.image_max_tokens,
             alias: None,
             ctx_size: defaults.context_tokens,
             batch_size: 2048,
@@ -84,6 +99,10 @@ impl ModelFlags {
             parallel: self.parallel.unwrap_or(ModelOptions::default().parallel),
             cache_bytes: self.cache_bytes,
             threads: self.threads_batch.or(self.threads),
+            projector: self.projector.clone().filter(|_| self.sees),
+            projector_offload: self.projector_offload,
+            image_min_tokens: self.image_min_tokens,
+            image_max_tokens: self.image_max_tokens,
             gpu_layers: self.gpu_layers,
             flash_attention: self.flash_attention,
             cache_keys: self.cache_keys,

@@ -13,24 +13,7 @@ const V: super::flag::Takes = Value("VALUE");
 
 /// What llama-server does with a model and we do not yet.
 pub(super) const MODEL: &[Flag] = &[
-    Flag::unavailable(&["--mmproj", "-mm"], Value("FILE"), "Projector for images").env("LLAMA_ARG_MMPROJ"),
     Flag::unavailable(&["--mmproj-url", "-mmu"], Value("URL"), "Projector to download").env("LLAMA_ARG_MMPROJ_URL"),
-    Flag::switch(&["--mmproj-auto"], "Look for a projector; --no-mmproj serves text only", |_, v| {
-        on_off(v)?;
-        Ok(())
-    })
-    .off(&["--no-mmproj", "--no-mmproj-auto"])
-    .env("LLAMA_ARG_MMPROJ_AUTO"),
-    Flag::later(&["--image-min-tokens"], Value("N"), "Fewest tokens of an image", |v| {
-        number(v, 0..=1 << 20)?;
-        Ok(true)
-    })
-    .env("LLAMA_ARG_IMAGE_MIN_TOKENS"),
-    Flag::later(&["--image-max-tokens"], Value("N"), "Most tokens of an image", |v| {
-        number(v, 0..=1 << 20)?;
-        Ok(true)
-    })
-    .env("LLAMA_ARG_IMAGE_MAX_TOKENS"),
     Flag::unavailable(
         &["--hf-repo", "-hf", "-hfr"],
         Value("USER/MODEL[:QUANT]"),
@@ -118,7 +101,6 @@ pub(super) const MODEL: &[Flag] = &[
     quiet(&["--fit", "-fit"], When).env("LLAMA_ARG_FIT"),
     quiet(&["--fit-target", "-fitt"], V).env("LLAMA_ARG_FIT_TARGET"),
     quiet(&["--fit-ctx", "-fitc"], V).env("LLAMA_ARG_FIT_CTX"),
-    quiet(&["--mmproj-offload"], Nothing).off(&["--no-mmproj-offload"]).env("LLAMA_ARG_MMPROJ_OFFLOAD"),
     quiet(&["--mmproj-device", "-mmdev"], V).env("MTMD_BACKEND_DEVICE"),
     quiet(&["--mtmd-batch-max-tokens"], V).env("LLAMA_ARG_MTMD_BATCH_MAX_TOKENS"),
     quiet(&["--video-fps"], V).env("LLAMA_ARG_VIDEO_FPS"),

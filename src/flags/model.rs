@@ -11,6 +11,37 @@ pub(super) const FLAGS: &[Flag] = &[
         put(&mut s.model.model, Ok(Some(v.into())))
     })
     .env("LLAMA_ARG_MODEL"),
+    Flag::value(
+        &["--mmproj", "-mm"],
+        "FILE",
+        "GGUF file of the projector, through which images and videos are seen [default: text only]",
+        |s, v| put(&mut s.model.projector, Ok(Some(v.into()))),
+    )
+    .env("LLAMA_ARG_MMPROJ"),
+    Flag::switch(&["--mmproj-auto"], "Load the projector; --no-mmproj serves text only, whatever --mmproj says", |s, v| {
+        put(&mut s.model.sees, on_off(v))
+    })
+    .off(&["--no-mmproj", "--no-mmproj-auto"])
+    .env("LLAMA_ARG_MMPROJ_AUTO"),
+    Flag::switch(&["--mmproj-offload"], "Place the projector on the GPU, or not [default: on, where there is one]", |s, v| {
+        put(&mut s.model.projector_offload, on_off(v))
+    })
+    .off(&["--no-mmproj-offload"])
+    .env("LLAMA_ARG_MMPROJ_OFFLOAD"),
+    Flag::value(
+        &["--image-min-tokens"],
+        "N",
+        "Fewest tokens of an image; smaller ones are enlarged [default: the reference's 64]",
+        |s, v| put(&mut s.model.image_min_tokens, image_tokens(v)),
+    )
+    .env("LLAMA_ARG_IMAGE_MIN_TOKENS"),
+    Flag::value(
+        &["--image-max-tokens"],
+        "N",
+        "Most tokens of an image; larger ones are reduced [default: the reference's 16384]",
+        |s, v| put(&mut s.model.image_max_tokens, image_tokens(v)),
+    )
+    .env("LLAMA_ARG_IMAGE_MAX_TOKENS"),
     Flag::value(&["--alias", "-a"], "NAME", "Name of the model in replies [default: the file's path]", |s, v| {
         put(&mut s.model.alias, alias(v))
     })
@@ -127,6 +158,12 @@ fn parallel(text: &str) -> Result<Option<u32>, String> {
 fn cache_bytes(text: &str) -> Result<Option<u64>, String> {
     let mebibytes = super::values::integer(text, -1..=1 << 30)?;
     Ok(Some(u64::try_from(mebibytes).map_or(u64::MAX, |mebibytes| mebibytes << 20)))
+}
+
+/// Zero stands for the default, as llama-server reads it from the projector.
+fn image_tokens(text: &str) -> Result<Option<u32>, String> {
+    let count = number(text, 0..=1 << 20)?;
+    Ok((count > 0).then_some(count))
 }
 
 /// Zero and less stand for "decide yourself".

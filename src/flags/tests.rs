@@ -221,7 +221,6 @@ fn what_is_not_built_and_would_be_missed_is_refused() {
         "-hf a/b",
         "-hff x.gguf",
         "-mu http://x",
-        "--mmproj x.gguf",
         "--mmproj-url http://x",
         "--override-kv a=int:1",
         "-sm row",
@@ -240,19 +239,31 @@ fn what_is_not_built_and_would_be_missed_is_refused() {
         assert!(settings.ignored.is_empty() && settings.without_effect.is_empty(), "{line}");
     }
     assert_eq!(read("-dev none -ngl 99").expect("known").model.gpu_layers, 0);
-    let environment = [("LLAMA_ARG_MMPROJ", "x.gguf")];
+    let environment = [("LLAMA_ARG_MMPROJ_URL", "http://x")];
     let words = read_with("", &environment).expect_err("refused").to_string();
-    assert_eq!(words, "error: LLAMA_ARG_MMPROJ \"x.gguf\" is not available in this version");
+    assert_eq!(words, "error: LLAMA_ARG_MMPROJ_URL \"http://x\" is not available in this version");
 }
 
 #[test]
 fn what_changes_no_answer_is_checked_and_named() {
-    let line = "-lm mmap --no-mmap --mlock --numa isolate --cache-ram 100 --image-min-tokens 4 -cb -fit off";
+    let line = "-lm mmap --no-mmap --mlock --numa isolate --cache-ram 100 -cb -fit off";
     let settings = read(line).expect(line);
-    assert_eq!(settings.without_effect, ["-lm", "--mlock", "--numa", "--image-min-tokens", "-cb", "-fit"]);
+    assert_eq!(settings.without_effect, ["-lm", "--mlock", "--numa", "-cb", "-fit"]);
     for line in ["-lm fast", "--numa here", "--cache-ram much", "--image-max-tokens -1", "-sm sideways", "-mg x"] {
         assert!(refusal(line).contains("expected"), "{line}");
     }
+}
+
+#[test]
+fn a_projector_is_given_and_taken_away() {
+    let settings =
+        read("--mmproj x.gguf --image-min-tokens 4 --image-max-tokens 0 --no-mmproj-offload").expect("known");
+    let options = settings.model.options().model;
+    assert_eq!(options.projector.as_deref(), Some(std::path::Path::new("x.gguf")));
+    assert_eq!((options.image_min_tokens, options.image_max_tokens, options.projector_offload), (Some(4), None, false));
+    let blind = read_with("--no-mmproj", &[("LLAMA_ARG_MMPROJ", "x.gguf")]).expect("known");
+    assert_eq!(blind.model.options().model.projector, None);
+    assert_eq!(read("-mm x.gguf").expect("known").model.projector, Some("x.gguf".into()));
 }
 
 #[test]

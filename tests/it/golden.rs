@@ -58,7 +58,7 @@ fn answer(bundle: &mut Bundle, record: &Record) -> (Arc<Prompt>, Vec<Vec<f64>>) 
 }
 
 fn answered_by_the_reference() -> Vec<GoldenRecord> {
-    golden().into_iter().filter(|record| !record.has_media && !record.probabilities.is_empty()).collect()
+    golden().into_iter().filter(|record| record.media.is_empty() && !record.probabilities.is_empty()).collect()
 }
 
 fn assert_tokens_and_spans(golden: &GoldenRecord, prompt: &Prompt) {
@@ -104,7 +104,7 @@ fn what_the_reference_refuses_is_refused_here_but_for_a_missing_model_name() {
     let bundle = open(&tiny(Tiny::BF16), &options());
     let refused: Vec<GoldenRecord> = golden()
         .into_iter()
-        .filter(|record| !record.has_media && (record.error.is_some() || record.name == REFUSED_HERE))
+        .filter(|record| record.media.is_empty() && (record.error.is_some() || record.name == REFUSED_HERE))
         .collect();
     assert_eq!(refused.len(), 9, "text records without an answer of the reference");
     for golden in refused {

@@ -8,6 +8,7 @@ mod command;
 mod damage;
 mod decide;
 mod golden;
+mod images;
 mod inspect;
 mod layering;
 mod reuse;

@@ -10,6 +10,7 @@ use clef_record::{Prompt, PromptOption, PromptQuestion, Question, Record, TokenI
 use crate::error::EncodeError;
 use crate::layout;
 use crate::limits::{self, Bounds};
+use crate::media::{MediaLayout, MediaShape};
 use crate::tokenize::{Tokenize, TokenizeError};
 
 /// How many option headers are kept; the most options the API lets a question have.
@@ -46,6 +47,7 @@ pub struct Encoder {
     option_end: Vec<TokenId>,
     field_end: Vec<TokenId>,
     suffix: Vec<TokenId>,
+    media: Option<MediaLayout>,
 }
 
 impl Encoder {
@@ -68,7 +70,13 @@ impl Encoder {
             option_end: piece(layout::OPTION_END)?,
             field_end: piece(layout::FIELD_END)?,
             suffix: piece(layout::SUFFIX)?,
+            media: MediaLayout::new(tokenizer)?,
         })
+    }
+
+    /// Whether the vocabulary has the tokens that stand around pictures and videos.
+    pub fn takes_media(&self) -> bool {
+        self.media.is_some()
     }
 
     /// The fixed prefix of every prompt; a prompt's `prefix_end` is its length.
@@ -76,37 +84,69 @@ impl Encoder {
         &self.prefix
     }
 
-    /// The prompt of a record. `tokenizer` must be the one that [`Encoder::new`] was given.
-    ///
-    /// Time and memory are linear in the smaller of the record's text and the longest text that could fit the limit.
+    /// The prompt of a record of text. `tokenizer` must be the one that [`Encoder::new`] was given.
     ///
     /// # Errors
-    /// See [`EncodeErrorKind`](crate::EncodeErrorKind). The schema is counted first: with
-    /// [`Truncate::End`] only a schema over the limit is refused, otherwise any prompt over it.
+    /// As [`Encoder::encode_with_media`].
     pub fn encode(
         &self,
         record: &Record,
         tokenizer: &dyn Tokenize,
         options: &EncoderOptions,
     ) -> Result<Prompt, EncodeError> {
+        self.encode_with_media(record, &[], tokenizer, options)
+    }
+
+    /// The prompt of a record whose pictures and videos have the given shapes, pictures first. Slots hold the vocabulary's
+    /// placeholders until somebody says [what they show](Prompt::show).
+    ///
+    /// Time and memory are linear in the smaller of the record's text and the longest text that could fit the limit.
+    ///
+    /// # Errors
+    /// See [`EncodeErrorKind`](crate::EncodeErrorKind). The schema is counted first: with
+    /// [`Truncate::End`] only a schema over the limit is refused, otherwise any prompt over it.
+    pub fn encode_with_media(
+        &self,
+        record: &Record,
+        media: &[MediaShape],
+        tokenizer: &dyn Tokenize,
+        options: &EncoderOptions,
+    ) -> Result<Prompt, EncodeError> {
         let limit = record.max_length.map_or(options.context_tokens, |length| length.min(options.context_tokens));
         let bounds = Bounds::new(tokenizer.longest_token_bytes());
-        let schema = self.schema(record, tokenizer, options, bounds, limit)?;
-        let fixed_tokens = self.prefix.len() + schema.tokens.len();
-        if fixed_tokens > limit {
-            return Err(EncodeError::schema_too_long(fixed_tokens, limit, true));
+        let shown_tokens = media.iter().fold(0_usize, |sum, shape| sum.saturating_add(shape.shown_tokens()));
+        if shown_tokens > limit {
+            return Err(EncodeError::media_too_long(shown_tokens, limit));
         }
-        let mut tokens = self.prefix.clone();
-        let truncated_tokens = append_state(record, tokenizer, bounds, limit, fixed_tokens, &mut tokens)?;
-        let state_end = tokens.len();
-        tokens.extend_from_slice(&schema.tokens);
-        Ok(Prompt {
-            tokens,
+        let schema = self.schema(record, tokenizer, options, bounds, limit)?;
+        let mut prompt = self.beginning(media, tokenizer)?;
+        let fixed_tokens = prompt.tokens.len() + schema.tokens.len();
+        if fixed_tokens > limit {
+            return Err(EncodeError::fixed_too_long(fixed_tokens, limit, !media.is_empty()));
+        }
+        prompt.truncated_tokens = append_state(record, tokenizer, bounds, limit, fixed_tokens, &mut prompt.tokens)?;
+        prompt.state_end = prompt.tokens.len();
+        prompt.tokens.extend_from_slice(&schema.tokens);
+        prompt.questions = schema.questions_after(prompt.state_end);
+        Ok(prompt)
+    }
+
+    /// Everything before the state.
+    fn beginning(&self, media: &[MediaShape], tokenizer: &dyn Tokenize) -> Result<Prompt, EncodeError> {
+        let mut prompt = Prompt {
+            tokens: self.prefix.clone(),
             prefix_end: self.prefix.len(),
-            state_end,
-            questions: schema.questions_after(state_end),
-            truncated_tokens,
-        })
+            media: Vec::new(),
+            media_ends: Vec::new(),
+            state_end: self.prefix.len(),
+            questions: Vec::new(),
+            truncated_tokens: 0,
+        };
+        if !media.is_empty() {
+            let layout = self.media.as_ref().ok_or_else(EncodeError::no_media)?;
+            layout.append(media, tokenizer, &mut prompt)?;
+        }
+        Ok(prompt)
     }
 
     /// Everything after the state.
@@ -120,7 +160,7 @@ impl Encoder {
     ) -> Result<Schema, EncodeError> {
         let fewest = bounds.fewest_tokens(limits::schema_bytes(record, options));
         if fewest > limit {
-            return Err(EncodeError::schema_too_long(fewest, limit, false));
+            return Err(EncodeError::schema_too_long(fewest, limit));
         }
         let mut schema =
             Schema { tokens: self.schema_header.clone(), questions: Vec::with_capacity(record.questions.len()) };

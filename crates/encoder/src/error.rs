@@ -42,6 +42,8 @@ pub enum EncodeErrorKind {
     },
     /// An instruction or an option has no token at all, so there is nothing to read an answer from.
     EmptyText,
+    /// The vocabulary knows no pictures.
+    NoMedia,
     /// The tokenizer failed. Not the client's fault.
     Tokenizer,
 }
@@ -76,16 +78,37 @@ impl EncodeError {
         }
     }
 
-    pub(crate) fn schema_too_long(tokens: usize, limit: usize, is_exact: bool) -> Self {
+    pub(crate) fn schema_too_long(tokens: usize, limit: usize) -> Self {
+        Self::too_long_without_state("questions need at least", tokens, limit, false, "questions")
+    }
+
+    pub(crate) fn media_too_long(tokens: usize, limit: usize) -> Self {
+        Self::too_long_without_state("images and videos need at least", tokens, limit, false, "")
+    }
+
+    /// Everything but the state was laid out.
+    pub(crate) fn fixed_too_long(tokens: usize, limit: usize, has_media: bool) -> Self {
+        match has_media {
+            true => Self::too_long_without_state("questions, images and videos need", tokens, limit, true, ""),
+            false => Self::too_long_without_state("questions need", tokens, limit, true, "questions"),
+        }
+    }
+
+    fn too_long_without_state(what: &str, tokens: usize, limit: usize, is_exact: bool, field: &str) -> Self {
+        let loc = ["body", field].into_iter().filter(|step| !step.is_empty());
         Self {
             kind: EncodeErrorKind::SchemaTooLong { tokens, limit, is_exact },
-            message: format!(
-                "questions need {}{} tokens before the state, the limit is {}",
-                if is_exact { "" } else { "at least " },
-                Grouped(tokens),
-                Grouped(limit)
-            ),
-            loc: vec!["body".into(), "questions".into()],
+            message: format!("{what} {} tokens before the state, the limit is {}", Grouped(tokens), Grouped(limit)),
+            loc: loc.map(LocItem::from).collect(),
+            source: None,
+        }
+    }
+
+    pub(crate) fn no_media() -> Self {
+        Self {
+            kind: EncodeErrorKind::NoMedia,
+            message: "this model's vocabulary has no tokens for images and videos".to_owned(),
+            loc: vec!["body".into()],
             source: None,
         }
     }

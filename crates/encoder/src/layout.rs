@@ -24,6 +24,22 @@ pub(crate) const FIELD_END: &str = "END FIELD\n";
 /// From the last question to the end.
 pub(crate) const SUFFIX: &str = "\n<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nJOINT SCHEMA DECISIONS:";
 
+/// Around every picture, every step of a video, and once more around a video.
+pub(crate) const VISION_START: &str = "<|vision_start|>";
+pub(crate) const VISION_END: &str = "<|vision_end|>";
+
+/// What stands for one token of a picture, and of a video.
+pub(crate) const IMAGE_PAD: &str = "<|image_pad|>";
+pub(crate) const VIDEO_PAD: &str = "<|video_pad|>";
+
+/// Between media and the state.
+pub(crate) const MEDIA_END: &str = "\n";
+
+/// Before a step of a video that is `seconds` into it.
+pub(crate) fn step_header(seconds: f64) -> String {
+    format!("<{seconds:.1} seconds>")
+}
+
 /// Before an instruction; `number` counts from 1.
 pub(crate) fn field_header(number: usize, id: &str, kind: &str) -> String {
     format!("\nFIELD {number}\nID: {id}\nTYPE: {kind}\nINSTRUCTION: ")

@@ -31,8 +31,10 @@ mod encoder;
 mod error;
 mod layout;
 mod limits;
+mod media;
 mod tokenize;
 
 pub use encoder::{Encoder, EncoderOptions};
 pub use error::{EncodeError, EncodeErrorKind};
+pub use media::MediaShape;
 pub use tokenize::{Tokenize, TokenizeError};

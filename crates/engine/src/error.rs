@@ -17,7 +17,7 @@ pub struct EngineError {
 pub enum EngineErrorKind {
     /// The record itself is at fault.
     Refused(RefusalKind),
-    /// As many requests as allowed are waiting; worth trying again later.
+    /// As many requests as allowed are waiting, or as much as they may hold; worth trying again later.
     QueueFull,
     /// The engine takes no new work because it was told to end.
     ShuttingDown,
@@ -54,12 +54,17 @@ impl EngineError {
 
 impl From<Refusal> for EngineError {
     fn from(refusal: Refusal) -> Self {
-        Self { kind: EngineErrorKind::Refused(refusal.kind), message: refusal.message, loc: refusal.loc }
+        let kind = match refusal.kind {
+            RefusalKind::Busy => EngineErrorKind::QueueFull,
+            kind => EngineErrorKind::Refused(kind),
+        };
+        Self { kind, message: refusal.message, loc: refusal.loc }
     }
 }
 
 /// A record that an encoder refuses.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Refusal {
     /// Which sort.
     pub kind: RefusalKind,
@@ -80,8 +85,12 @@ pub enum RefusalKind {
         /// The limit it was held to.
         limit: usize,
     },
-    /// A text in the record cannot be asked about.
+    /// Something in the record cannot be asked about.
     Invalid,
+    /// This model cannot be shown what the record shows.
+    NotSupported,
+    /// There is no memory for what the record shows beside what other requests show; worth trying again later.
+    Busy,
     /// The tokenizer failed: not the client's fault.
     Internal,
 }

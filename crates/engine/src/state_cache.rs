@@ -33,9 +33,7 @@ use crate::traits::HeldState;
 
 /// States of earlier prompts within a budget of bytes; the least recently used go first.
 ///
-/// `P` is what a model keeps for a state. `K` is what has to be equal for two positions to be the same: the token, or
-/// for prompts with media a type that holds either a token or, for each position a piece of media takes, the digest of
-/// its content and the index within it (the token alone is the same placeholder for every picture).
+/// `P` is what a model keeps for a state, `K` what has to be equal for two positions to be the same.
 #[derive(Debug)]
 pub struct StateCache<P, K = TokenId> {
     /// The least recently used first, no two of equal tokens; their bytes add up to at most `budget`.
@@ -155,6 +153,19 @@ impl<P, K: Eq> StateCache<P, K> {
     #[must_use]
     pub fn budget(&self) -> usize {
         self.budget
+    }
+
+    /// Changes the budget, and hands back the payloads that had to go for it, the least recently used.
+    pub fn set_budget(&mut self, budget: usize) -> Vec<P> {
+        self.budget = budget;
+        let mut held = self.bytes();
+        let mut gone = Vec::new();
+        while held > budget {
+            let oldest = self.entries.remove(0);
+            held -= oldest.bytes;
+            gone.push(oldest.payload);
+        }
+        gone
     }
 
     /// The number of entries.

@@ -83,12 +83,9 @@ impl Head {
 
     /// The mean of the lexical table's rows of `tokens`, in 32-bit floats; rows are read from the mapped file.
     pub(crate) fn lexical_mean(&self, tokens: &[i32], row: &mut [f32], out: &mut [f32]) -> Result<()> {
-        let data = self.gguf.data(&self.lexical);
-        let row_bytes = data.len() / self.vocabulary();
         out.fill(0.0);
         for &token in tokens {
-            let start = token as usize * row_bytes;
-            self.lexical.kind.dequantize_row(&data[start..start + row_bytes], row)?;
+            self.gguf.dequantize_row(&self.lexical, token as usize, row)?;
             for (sum, value) in out.iter_mut().zip(row.iter()) {
                 *sum += value;
             }

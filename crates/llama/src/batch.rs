@@ -2,13 +2,16 @@
 
 use clef_sys::llama_batch;
 
-use crate::context::SequenceId;
+use crate::context::{Position, SequenceId};
 use crate::tokenizer::Token;
 
-/// Tokens of one or more sequences, kept between decodes so that their memory is.
+/// Tokens of one or more sequences, or rows of embeddings of one; kept between decodes so that their memory is.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     tokens: Vec<i32>,
+    /// Where there are no tokens.
+    rows: Vec<f32>,
+    /// Of tokens one each; of rows four sections, each with one for every row.
     positions: Vec<i32>,
     /// The sequence of each token.
     sequences: Vec<i32>,
@@ -28,6 +31,7 @@ unsafe impl Send for SequenceList {}
 impl Batch {
     pub(crate) fn clear(&mut self) {
         self.tokens.clear();
+        self.rows.clear();
         self.positions.clear();
         self.sequences.clear();
     }
@@ -40,17 +44,28 @@ impl Batch {
         self.sequences.resize(self.tokens.len(), sequence.0 as i32);
     }
 
+    /// Replaces everything by rows of embeddings of a sequence.
+    pub(crate) fn set_rows(&mut self, sequence: SequenceId, rows: &[f32], positions: &[Position]) {
+        self.clear();
+        self.rows.extend_from_slice(rows);
+        let axes: [fn(&Position) -> u32; 4] = [|p| p.time, |p| p.row, |p| p.column, |_| 0];
+        for axis in axes {
+            self.positions.extend(positions.iter().map(|position| axis(position) as i32));
+        }
+        self.sequences.resize(positions.len(), sequence.0 as i32);
+    }
+
     /// The batch as llama.cpp takes it; valid until the batch is changed.
     pub(crate) fn as_raw(&mut self) -> llama_batch {
-        let count = self.tokens.len();
+        let count = self.sequences.len();
         self.sequence_counts.resize(count, 1);
         self.outputs.resize(count, 0);
         self.sequence_lists.clear();
         self.sequence_lists.extend(self.sequences.iter_mut().map(|sequence| SequenceList(sequence)));
         llama_batch {
             n_tokens: count as i32,
-            token: self.tokens.as_mut_ptr(),
-            embd: std::ptr::null_mut(),
+            token: if self.rows.is_empty() { self.tokens.as_mut_ptr() } else { std::ptr::null_mut() },
+            embd: if self.rows.is_empty() { std::ptr::null_mut() } else { self.rows.as_mut_ptr() },
             pos: self.positions.as_mut_ptr(),
             n_seq_id: self.sequence_counts.as_mut_ptr(),
             seq_id: self.sequence_lists.as_mut_ptr().cast(),

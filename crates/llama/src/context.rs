@@ -29,6 +29,16 @@ pub enum FlashAttention {
     Off,
 }
 
+impl FlashAttention {
+    pub(crate) fn as_raw(self) -> clef_sys::llama_flash_attn_type {
+        match self {
+            Self::Auto => LLAMA_FLASH_ATTN_TYPE_AUTO,
+            Self::On => LLAMA_FLASH_ATTN_TYPE_ENABLED,
+            Self::Off => LLAMA_FLASH_ATTN_TYPE_DISABLED,
+        }
+    }
+}
+
 /// The element type of cached keys or values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(missing_docs, reason = "the names are llama.cpp's")]
@@ -103,6 +113,33 @@ pub struct ContextParams {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SequenceId(pub u32);
 
+/// How far a sequence goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Length {
+    /// Tokens and rows that it holds; each takes a cell.
+    pub tokens: u32,
+    /// The position of what comes next. It is that of the tokens, unless a picture's rows shared positions.
+    pub position: u32,
+}
+
+/// Where a row of embeddings stands: in time, and in a picture. Text stands at the same place on all three axes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Along the sequence.
+    pub time: u32,
+    /// Down the picture.
+    pub row: u32,
+    /// Across the picture.
+    pub column: u32,
+}
+
+impl Position {
+    /// The place of a token of text.
+    pub fn text(position: u32) -> Self {
+        Self { time: position, row: position, column: position }
+    }
+}
+
 /// Asks a running [`Context::decode`] to stop at the next graph node. Any thread.
 #[derive(Debug, Clone, Default)]
 pub struct AbortHandle(Arc<AtomicBool>);
@@ -127,8 +164,8 @@ pub struct Context {
     width: usize,
     vocabulary: usize,
     abort: AbortHandle,
-    /// Position of the next token of each sequence; none after an aborted or failed decode.
-    next_positions: Vec<Option<u32>>,
+    /// How far each sequence goes; none after an aborted or failed decode.
+    lengths: Vec<Option<Length>>,
     batch: Batch,
     patience: Patience,
     /// Freed after the context.
@@ -179,11 +216,7 @@ impl Context {
         raw.no_perf = true;
         raw.type_k = params.keys.as_raw();
         raw.type_v = params.values.as_raw();
-        raw.flash_attn_type = match params.flash_attention {
-            FlashAttention::Auto => LLAMA_FLASH_ATTN_TYPE_AUTO,
-            FlashAttention::On => LLAMA_FLASH_ATTN_TYPE_ENABLED,
-            FlashAttention::Off => LLAMA_FLASH_ATTN_TYPE_DISABLED,
-        };
+        raw.flash_attn_type = params.flash_attention.as_raw();
         raw.abort_callback = Some(should_abort);
         raw.abort_callback_data = Arc::as_ptr(&abort.0).cast_mut().cast();
 
@@ -202,7 +235,7 @@ impl Context {
             width: model.hyperparameters().width as usize,
             vocabulary: model.hyperparameters().vocabulary as usize,
             abort,
-            next_positions: vec![Some(0); params.sequences as usize],
+            lengths: vec![Some(Length::default()); params.sequences as usize],
             batch: Batch::default(),
             patience: Patience::default(),
             _model: Arc::clone(model.raw()),
@@ -219,13 +252,13 @@ impl Context {
         self.abort.clone()
     }
 
-    /// How many tokens a sequence holds; none if a failed decode left it unusable until cleared.
+    /// How far a sequence goes; none if a failed decode left it unusable until cleared.
     ///
     /// # Errors
     /// If there is no such sequence.
-    pub fn sequence_length(&self, sequence: SequenceId) -> Result<Option<u32>> {
+    pub fn sequence_length(&self, sequence: SequenceId) -> Result<Option<Length>> {
         self.check_sequence(sequence)?;
-        Ok(self.next_positions[sequence.0 as usize])
+        Ok(self.lengths[sequence.0 as usize])
     }
 
     /// Appends `tokens` to a sequence and returns the hidden states of all of them.
@@ -257,39 +290,91 @@ impl Context {
         }
         self.batch.clear();
         for (index, &(sequence, tokens)) in parts.iter().enumerate() {
-            let start = self.check_appendable(sequence, tokens)?;
+            let start = self.check_appendable(sequence, tokens.len())?;
+            if let Some(token) = tokens.iter().find(|token| token.0 < 0 || token.0 as usize >= self.vocabulary) {
+                return Err(Error::argument(format_args!("token {} of a vocabulary of {}", token.0, self.vocabulary)));
+            }
             if parts[..index].iter().any(|(other, _)| *other == sequence) {
                 return Err(Error::argument(format_args!("sequence {} twice in one chunk", sequence.0)));
             }
-            self.batch.push(sequence, start, tokens);
+            self.batch.push(sequence, start.position, tokens);
         }
-        let starts: Vec<Option<u32>> =
-            parts.iter().map(|(sequence, _)| self.next_positions[sequence.0 as usize].take()).collect();
+        let lengths: Vec<(SequenceId, Length)> = parts
+            .iter()
+            .filter_map(|&(sequence, tokens)| {
+                let start = self.lengths[sequence.0 as usize].take()?;
+                let count = tokens.len() as u32;
+                Some((sequence, Length { tokens: start.tokens + count, position: start.position + count }))
+            })
+            .collect();
+        self.run()?;
+        self.finish(&lengths, count)
+    }
 
+    /// Appends rows of embeddings, of text and of pictures, to a sequence and returns the hidden states of all of them.
+    /// `rows` holds a row of the model's width for each of `positions`; the next position after them is `next`.
+    ///
+    /// # Errors
+    /// As [`Context::decode`]; also if times go back, or `next` is not behind them.
+    pub fn decode_rows(
+        &mut self,
+        sequence: SequenceId,
+        rows: &[f32],
+        positions: &[Position],
+        next: u32,
+    ) -> Result<HiddenStates<'_>> {
+        let count = positions.len();
+        if count == 0 || count > self.params.chunk as usize || rows.len() != count * self.width {
+            return Err(Error::argument(format_args!(
+                "{} values for a chunk of {count} rows of {}, 1 to {} rows are allowed",
+                rows.len(),
+                self.width,
+                self.params.chunk
+            )));
+        }
+        let start = self.check_appendable(sequence, count)?;
+        let goes_back = positions.windows(2).any(|pair| pair[1].time < pair[0].time);
+        if goes_back || positions[count - 1].time >= next || next as usize > self.params.cells as usize {
+            return Err(Error::argument(format_args!("positions that do not lead from {} to {next}", start.position)));
+        }
+        self.batch.set_rows(sequence, rows, positions);
+        self.lengths[sequence.0 as usize] = None;
+        self.run()?;
+        let length = Length { tokens: start.tokens + count as u32, position: next };
+        self.finish(&[(sequence, length)], count)
+    }
+
+    /// Computes the batch.
+    fn run(&mut self) -> Result<()> {
         self.patience.start();
         let start = Instant::now();
         let raw = self.batch.as_raw();
         let mut result = 0;
         let mut message = Message::default();
-        // SAFETY: the context is live and not shared; the batch's arrays all hold `n_tokens` entries and outlive the
-        // call; tokens, positions and sequences were checked above.
+        // SAFETY: the context is live and not shared; the batch's arrays all hold `n_tokens` entries (four positions each
+        // and a row of the model's width where rows are given) and outlive the call; tokens, positions and sequences were
+        // checked by the callers.
         let status =
             unsafe { clef_sys::clef_decode(self.pointer.as_ptr(), &raw const raw, &raw mut result, message.as_raw()) };
         message.check(status, "decoding failed")?;
         self.patience.end(start.elapsed());
         match result {
-            0 => {}
-            1 => return Err(Error::new(ErrorKind::OutOfMemory, "no free cells for the tokens")),
-            2 => return Err(Error::new(ErrorKind::Aborted, "decoding was stopped")),
-            code => return Err(Error::upstream(format_args!("decoding failed with code {code}"))),
+            0 => Ok(()),
+            1 => Err(Error::new(ErrorKind::OutOfMemory, "no free cells for the tokens")),
+            2 => Err(Error::new(ErrorKind::Aborted, "decoding was stopped")),
+            code => Err(Error::upstream(format_args!("decoding failed with code {code}"))),
         }
+    }
 
+    /// The hidden states of a batch that was computed; its sequences have these lengths now.
+    fn finish(&mut self, lengths: &[(SequenceId, Length)], count: usize) -> Result<HiddenStates<'_>> {
         let mut rows = std::ptr::null();
+        let mut message = Message::default();
         // SAFETY: the context is live; `rows` is valid for writes.
         let status = unsafe { clef_sys::clef_hidden_states(self.pointer.as_ptr(), &raw mut rows, message.as_raw()) };
         message.check(status, "no hidden states")?;
-        for (&(sequence, tokens), start) in parts.iter().zip(starts) {
-            self.next_positions[sequence.0 as usize] = start.map(|start| start + tokens.len() as u32);
+        for &(sequence, length) in lengths {
+            self.lengths[sequence.0 as usize] = Some(length);
         }
         // SAFETY: after a successful decode the buffer holds a row of `width` floats for each token of the batch, in the
         // batch's order, and stays untouched until the next call that takes `&mut self`.
@@ -297,20 +382,16 @@ impl Context {
         Ok(HiddenStates { values, width: self.width })
     }
 
-    /// The position at which `tokens` would continue a sequence, if they may.
-    fn check_appendable(&self, sequence: SequenceId, tokens: &[Token]) -> Result<u32> {
+    /// Where a sequence stands that `count` tokens would continue, if they may.
+    fn check_appendable(&self, sequence: SequenceId, count: usize) -> Result<Length> {
         self.check_sequence(sequence)?;
-        let start = self.next_positions[sequence.0 as usize].ok_or_else(|| {
+        let start = self.lengths[sequence.0 as usize].ok_or_else(|| {
             Error::argument(format_args!("sequence {} must be cleared after a failed decode", sequence.0))
         })?;
-        if let Some(token) = tokens.iter().find(|token| token.0 < 0 || token.0 as usize >= self.vocabulary) {
-            return Err(Error::argument(format_args!("token {} of a vocabulary of {}", token.0, self.vocabulary)));
-        }
-        if start as usize + tokens.len() > self.params.cells as usize {
+        if start.tokens as usize + count > self.params.cells as usize {
             return Err(Error::argument(format_args!(
-                "{} tokens after {start}, the context has {} cells",
-                tokens.len(),
-                self.params.cells
+                "{count} tokens after {}, the context has {} cells",
+                start.tokens, self.params.cells
             )));
         }
         Ok(start)
@@ -325,7 +406,7 @@ impl Context {
     /// If either sequence does not exist or `from` is unusable.
     pub fn copy_sequence(&mut self, from: SequenceId, to: SequenceId) -> Result<()> {
         self.check_sequence(from)?;
-        if self.next_positions[from.0 as usize].is_none() {
+        if self.lengths[from.0 as usize].is_none() {
             return Err(Error::argument(format_args!("sequence {} cannot be copied after a failed decode", from.0)));
         }
         self.check_sequence(to)?;
@@ -339,7 +420,7 @@ impl Context {
             clef_sys::clef_sequence_copy(self.pointer.as_ptr(), from.0 as i32, to.0 as i32, message.as_raw())
         };
         message.check(status, "the sequence cannot be copied")?;
-        self.next_positions[to.0 as usize] = self.next_positions[from.0 as usize];
+        self.lengths[to.0 as usize] = self.lengths[from.0 as usize];
         Ok(())
     }
 
@@ -354,7 +435,7 @@ impl Context {
         let status =
             unsafe { clef_sys::clef_sequence_remove(self.pointer.as_ptr(), sequence.0 as i32, message.as_raw()) };
         message.check(status, "the sequence cannot be removed")?;
-        self.next_positions[sequence.0 as usize] = Some(0);
+        self.lengths[sequence.0 as usize] = Some(Length::default());
         Ok(())
     }
 
@@ -362,8 +443,8 @@ impl Context {
         self.pointer.as_ptr()
     }
 
-    pub(crate) fn set_length(&mut self, sequence: SequenceId, length: Option<u32>) {
-        self.next_positions[sequence.0 as usize] = length;
+    pub(crate) fn set_length(&mut self, sequence: SequenceId, length: Option<Length>) {
+        self.lengths[sequence.0 as usize] = length;
     }
 
     pub(crate) fn check_sequence(&self, sequence: SequenceId) -> Result<()> {

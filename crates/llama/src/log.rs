@@ -49,6 +49,8 @@ pub(crate) fn install() {
     // SAFETY: the callback is a plain function that outlives the program and never unwinds.
     unsafe { clef_sys::llama_log_set(Some(on_log), std::ptr::null_mut()) };
     // SAFETY: as above.
+    unsafe { clef_sys::clef_vision_set_log(Some(on_log)) };
+    // SAFETY: as above.
     unsafe { clef_sys::ggml_set_abort_callback(Some(on_abort)) };
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::context::{Context, SequenceId};
+use crate::context::{Context, Length, SequenceId};
 use crate::error::{Error, Result};
 use crate::model::Message;
 
@@ -17,7 +17,7 @@ pub struct SavedSequence {
     bytes: Mutex<Vec<u8>>,
     /// Where in `bytes` the recurrent state begins.
     recurrent: usize,
-    length: u32,
+    length: Length,
 }
 
 /// How llama.cpp begins every saved state: a magic number and a sequence id, which it does not look at when reading.
@@ -35,7 +35,7 @@ pub enum SavedPart {
 impl SavedSequence {
     /// Tokens of the sequence when it was saved.
     pub fn length(&self) -> u32 {
-        self.length
+        self.length.tokens
     }
 
     /// Bytes that it takes.
@@ -56,7 +56,7 @@ impl SavedSequence {
 
 impl std::fmt::Debug for SavedSequence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SavedSequence({} tokens, {} bytes, whole: {})", self.length, self.bytes(), self.is_whole())
+        write!(f, "SavedSequence({} tokens, {} bytes, whole: {})", self.length.tokens, self.bytes(), self.is_whole())
     }
 }
 
@@ -133,7 +133,8 @@ impl Context {
         Ok(())
     }
 
-    /// Takes a sequence back to a length at which its state was saved. Keys and values up to there are those in the
+    /// Takes a sequence back to a length at which its state was saved, not one within a picture, whose rows share a time and
+    /// go together. Keys and values up to there are those in the
     /// context: that they belong to the saved state is the caller's knowledge.
     ///
     /// # Errors
@@ -141,10 +142,10 @@ impl Context {
     /// sequence must be cleared then.
     pub fn rewind(&mut self, sequence: SequenceId, saved: &SavedSequence) -> Result<()> {
         let length = self.saved_length(sequence)?;
-        if length < saved.length {
+        if length.tokens < saved.length.tokens || length.position < saved.length.position {
             return Err(Error::argument(format_args!(
-                "a sequence of {length} tokens cannot be rewound to {}",
-                saved.length
+                "a sequence of {} tokens cannot be rewound to {}",
+                length.tokens, saved.length.tokens
             )));
         }
         self.set_length(sequence, None);
@@ -160,7 +161,12 @@ impl Context {
         let mut message = Message::default();
         // SAFETY: the context is live and the sequence exists.
         let status = unsafe {
-            clef_sys::clef_sequence_truncate(self.raw(), sequence.0 as i32, saved.length as i32, message.as_raw())
+            clef_sys::clef_sequence_truncate(
+                self.raw(),
+                sequence.0 as i32,
+                saved.length.position as i32,
+                message.as_raw(),
+            )
         };
         message.check(status, "the sequence cannot be cut")?;
         self.set_length(sequence, Some(saved.length));
@@ -191,9 +197,9 @@ impl Context {
     }
 
     /// The length of a sequence that can be saved.
-    fn saved_length(&self, sequence: SequenceId) -> Result<u32> {
+    fn saved_length(&self, sequence: SequenceId) -> Result<Length> {
         match self.sequence_length(sequence)? {
-            Some(length) if length > 0 => Ok(length),
+            Some(length) if length.tokens > 0 => Ok(length),
             _ => Err(Error::argument(format_args!("sequence {} holds nothing", sequence.0))),
         }
     }

@@ -30,7 +30,7 @@ pub fn decode_data_url(text: &str) -> Result<Vec<u8>> {
     if !encoding.eq_ignore_ascii_case("base64") {
         return Err(Error::new(ErrorKind::NotADataUrl, format_args!("data URL is not marked as base64; {WANTED}")));
     }
-    decode_base64(data.trim_ascii())
+    decode_base64(data)
 }
 
 /// What stands behind `scheme:`.
@@ -39,10 +39,14 @@ fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
     start.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-/// The bytes of base64 without anything around it.
-fn decode_base64(text: &str) -> Result<Vec<u8>> {
+/// The bytes of base64 without anything around it, of either alphabet, with or without padding, and broken into lines.
+///
+/// # Errors
+/// If it is empty or does not decode. The text is never repeated in the message.
+pub fn decode_base64(text: &str) -> Result<Vec<u8>> {
+    let text = text.trim_ascii();
     if text.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidBase64, "data URL holds no data"));
+        return Err(Error::new(ErrorKind::InvalidBase64, "picture's base64 holds no data"));
     }
     let alphabet = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
     let is_broken_into_lines = text.bytes().any(|byte| byte.is_ascii_whitespace());
@@ -52,9 +56,7 @@ fn decode_base64(text: &str) -> Result<Vec<u8>> {
     } else {
         engine(alphabet).decode(text)
     };
-    decoded.map_err(|error| {
-        Error::new(ErrorKind::InvalidBase64, "data URL holds base64 that does not decode").with_source(error)
-    })
+    decoded.map_err(|error| Error::new(ErrorKind::InvalidBase64, "picture's base64 does not decode").with_source(error))
 }
 
 fn engine(alphabet: &Alphabet) -> GeneralPurpose {

@@ -41,7 +41,7 @@ mod sample;
 mod webp;
 
 pub use animation::Animation;
-pub use data_url::decode_data_url;
+pub use data_url::{decode_base64, decode_data_url};
 pub use error::{Error, ErrorKind, Result};
 pub use fit::{ImageFit, VideoFit};
 pub use format::Format;

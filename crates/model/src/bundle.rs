@@ -7,13 +7,14 @@ use std::time::Instant;
 use clef_encoder::EncoderOptions;
 use clef_head::Head;
 use clef_llama::gguf::Gguf;
-use clef_llama::{Model, ModelParams};
+use clef_llama::{Device, DeviceKind, Model, ModelParams, Projector, Vision, VisionParams, devices};
 
 use crate::encode::RecordEncoder;
 use crate::error::{Error, ErrorKind, Result};
-use crate::evaluate::Evaluator;
+use crate::evaluate::{Evaluator, Parts};
 use crate::inspect::Inspection;
 use crate::kernels::{self, Kernels};
+use crate::media::Gallery;
 use crate::options::ModelOptions;
 use crate::text::Text;
 
@@ -28,7 +29,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Opens a `clef` GGUF file. `progress` is told bytes read and bytes in all, and stops the load by returning false.
+    /// Opens a `clef` GGUF file, and the projector that the options name beside it. `progress` is told bytes read and bytes in all, and stops the load by returning false.
     ///
     /// Everything that can be checked is checked before weights are read.
     ///
@@ -42,6 +43,9 @@ impl Bundle {
         if let Some(missing) = inspection.missing.first() {
             return Err(Error::new(ErrorKind::Unsupported, missing));
         }
+        let projector_file = options.projector.as_deref().map(Gguf::open).transpose()?;
+        let projector = projector_file.as_ref().map(Projector::new).transpose()?;
+        let gallery = projector.as_ref().map(|projector| Gallery::new(projector.shape(), &options)).transpose()?;
         let layers = inspection.backbone.as_ref().map_or(0, |backbone| backbone.layers);
         let kernels = kernels::choose(&gguf, layers, &options);
         options.threads = Some(kernels.threads);
@@ -54,11 +58,13 @@ impl Bundle {
         let head = Head::load(Arc::clone(&gguf), model.output_device(), kernels.threads)?;
         let encoder_options =
             EncoderOptions { context_tokens: options.context_tokens as usize, neutral_ids: options.neutral_ids };
-        let encoder = RecordEncoder::new(Arc::clone(model.vocabulary()), encoder_options)?;
+        let encoder = RecordEncoder::new(Arc::clone(model.vocabulary()), encoder_options, gallery)?;
+        let vision = projector.as_ref().map(|projector| open_vision(projector, &model, &options)).transpose()?;
         let device_name = model.output_device().name();
         let weight_bytes = model.weight_bytes() + head.weight_bytes() as u64;
         let (lanes, cache_bytes) = (options.parallel as usize, options.cache_bytes());
-        let evaluator = Evaluator::new(model, head, options.context_params(), encoder.prefix(), lanes, cache_bytes)?;
+        let parts = Parts { gguf, model, head, vision };
+        let evaluator = Evaluator::new(parts, options.context_params(), encoder.prefix(), lanes, cache_bytes)?;
         if let Some(trained) = inspection.backbone.as_ref().map(|backbone| backbone.trained_context)
             && options.context_tokens > trained
         {
@@ -76,7 +82,7 @@ impl Bundle {
         Ok(Self { encoder, evaluator, inspection, kernels, device_name })
     }
 
-    /// What the file says about itself.
+    /// What the model's file says about itself.
     pub fn inspection(&self) -> &Inspection {
         &self.inspection
     }
@@ -110,4 +116,22 @@ impl Bundle {
     pub fn into_parts(self) -> (RecordEncoder, Evaluator, Inspection) {
         (self.encoder, self.evaluator, self.inspection)
     }
+}
+
+fn open_vision(projector: &Projector<'_>, model: &Model, options: &ModelOptions) -> Result<Vision> {
+    let is_gpu = |device: &Device| matches!(device.kind(), DeviceKind::Gpu | DeviceKind::IntegratedGpu);
+    let gpu = options.projector_offload.then(|| devices().into_iter().find(is_gpu)).flatten();
+    let params = VisionParams {
+        device: gpu.unwrap_or_else(Device::cpu),
+        threads: options.threads(),
+        flash_attention: options.flash_attention,
+    };
+    let vision = Vision::load(projector, model, &params)?;
+    tracing::info!(
+        projector = %projector.gguf().path().display(),
+        weights_mib = projector.weight_bytes() >> 20,
+        device = params.device.name(),
+        "projector loaded: images and videos are seen"
+    );
+    Ok(vision)
 }

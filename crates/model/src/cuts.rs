@@ -1,7 +1,8 @@
 //! Where a prompt is cut for decoding.
 //!
 //! On quantized weights a row's result depends on how many rows are computed with it, so equal answers need equal cuts:
-//! after the fixed prefix, at fixed intervals from there to the end of the state, and at fixed intervals from there.
+//! after the fixed prefix, after each picture and video, at the end of the state, and at fixed intervals from each of
+//! these.
 //! Whether a cut is made depends on what stands before it and on the state's end, never on what is in memory. So a
 //! prompt that goes on from a state in memory has just the chunks that it would have had cold, and a state that grew
 //! keeps the cuts of the one that it grew from.
@@ -9,6 +10,9 @@
 //! Pieces of fewer than [`SHORTEST`] tokens are avoided. They read all weights for little work, and ggml's fused
 //! attention adds up in 16 bits there: answers of clef-tiny in F32 then differ by 3.6e-4 from the reference's, by
 //! 1.2e-4 otherwise. The prefix is shorter; it is read once, several times over side by side.
+//!
+//! A large picture is cut at intervals, too. No state can be kept there: the rows of a picture share their time, and what
+//! a state is cut back by is time.
 
 use clef_record::Prompt;
 
@@ -39,9 +43,11 @@ impl Pieces {
 pub(crate) struct Cuts {
     /// Ends of the chunks, ascending; the last is the prompt's.
     ends: Vec<usize>,
-    /// How many of them a state can be kept at: those after the prefix and not beyond the state.
-    first_of_state: usize,
-    end_of_state: usize,
+    /// Those that a state can be kept at.
+    of_state: Vec<usize>,
+    after_prefix: bool,
+    /// The last one that is not behind the end of the last picture.
+    after_media: Option<usize>,
 }
 
 impl Cuts {
@@ -49,18 +55,24 @@ impl Cuts {
         let (prefix, state, all) = (prompt.prefix_end, prompt.state_end, prompt.tokens.len());
         let mut ends = Vec::new();
         let mut start = 0;
-        if prefix > 0 && prefix + SHORTEST <= all {
+        let after_prefix = prefix > 0 && prefix + SHORTEST <= all;
+        if after_prefix {
             ends.push(prefix);
             start = prefix;
         }
-        let first_of_state = ends.len();
-        if state >= start + SHORTEST && state + SHORTEST <= all {
-            cut(start, state, pieces, &mut ends);
-            start = state;
+        for &segment in prompt.media_ends.iter().chain([&state]) {
+            if segment >= start + SHORTEST && segment + SHORTEST <= all {
+                cut(start, segment, pieces, &mut ends);
+                start = segment;
+            }
         }
         cut(start, all, pieces, &mut ends);
-        let end_of_state = ends.partition_point(|&end| end <= state).max(first_of_state);
-        Self { ends, first_of_state, end_of_state }
+        let is_within = |end: usize| prompt.media.iter().any(|slot| slot.span.start < end && end < slot.span.end);
+        let behind_prefix = ends.iter().copied().skip(usize::from(after_prefix));
+        let of_state: Vec<usize> = behind_prefix.filter(|&end| end <= state && !is_within(end)).collect();
+        let media_end = prompt.media_ends.last();
+        let after_media = media_end.and_then(|&media| of_state.iter().copied().filter(|&end| end <= media).next_back());
+        Self { ends, of_state, after_prefix, after_media }
     }
 
     /// Ends of all chunks, ascending.
@@ -70,12 +82,17 @@ impl Cuts {
 
     /// Those that a state can be kept at, and gone on from.
     pub(crate) fn of_state(&self) -> &[usize] {
-        &self.ends[self.first_of_state..self.end_of_state]
+        &self.of_state
+    }
+
+    /// The last of those that stands before the text of the state, if there are pictures.
+    pub(crate) fn after_media(&self) -> Option<usize> {
+        self.after_media
     }
 
     /// Whether the prompt is cut after its prefix.
     pub(crate) fn after_prefix(&self) -> bool {
-        self.first_of_state > 0
+        self.after_prefix
     }
 
     /// How many chunks lie behind `position`.
@@ -182,6 +199,20 @@ mod tests {
         assert_eq!(cuts.chunks_after(600), 2);
         let short = Cuts::new(&prompt(37, 40, 90), PIECES);
         assert!(short.of_state().is_empty() && !short.after_prefix());
+    }
+
+    #[test]
+    fn pictures_are_cut_after_and_within_but_kept_after_only() {
+        use clef_record::{MediaSlot, ShownPixels};
+        let slot = |span: std::ops::Range<usize>| MediaSlot { span, columns: 10, shown: ShownPixels::none() };
+        let mut prompt = prompt(37, 900, 1100);
+        prompt.media = vec![slot(38..338), slot(340..440)];
+        prompt.media_ends = vec![339, 441];
+        let cuts = Cuts::new(&prompt, PIECES);
+        assert_eq!(cuts.ends(), [37, 229, 339, 441, 633, 825, 900, 1100]);
+        assert_eq!(cuts.of_state(), [339, 441, 633, 825, 900]);
+        assert_eq!(cuts.after_media(), Some(441));
+        assert_eq!(Cuts::new(&super::tests::prompt(37, 900, 1100), PIECES).after_media(), None);
     }
 
     #[test]

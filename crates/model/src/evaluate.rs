@@ -4,28 +4,46 @@ use std::sync::Arc;
 
 use clef_engine::{Begun, Evaluate, EvaluateError, HeldState, LaneId, StateCache, Step};
 use clef_head::{Head, QuestionSpans, QuestionType, Reading};
-use clef_llama::{Context, ContextParams, Model, Token};
+use clef_llama::gguf::Gguf;
+use clef_llama::{Context, ContextParams, Model, Token, Vision};
 use clef_record::{Prompt, QuestionKind, TokenId};
 
 use crate::cuts::{Cuts, Pieces};
 use crate::error::Result;
 use crate::lane::{Kept, Lane};
 use crate::states::{State, read_prefix};
+use crate::vision::{Eye, TokenTable};
 
 /// The longest prompt of a lane beside the first. Most requests fit, and its memory is small beside the first's.
 pub(crate) const SIDE_TOKENS: u32 = 4096;
+
+/// The share of the memory for held states that embeddings of pictures may take: one in so many.
+const EMBEDDINGS_SHARE: usize = 4;
+
+/// What was loaded.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) gguf: Arc<Gguf>,
+    pub(crate) model: Model,
+    pub(crate) head: Head,
+    pub(crate) vision: Option<Vision>,
+}
 
 /// Owns the model's memory. Lives on the engine thread.
 #[derive(Debug)]
 pub struct Evaluator {
     model: Model,
     head: Head,
+    /// None for a model of text only.
+    eye: Option<Eye>,
     params: ContextParams,
     /// The first has a context from the start, the others from when they are first needed.
     lanes: Vec<Option<Lane>>,
     prefix_tokens: Vec<TokenId>,
     prefix: State,
     states: StateCache<State>,
+    /// What states and embeddings of pictures may take together.
+    cache_bytes: usize,
     pieces: Pieces,
 }
 
@@ -33,13 +51,15 @@ impl Evaluator {
     /// `prefix` is how every prompt starts; `lanes` how many prompts can be read at once; `cache_bytes` what may be kept
     /// of states for later prompts.
     pub(crate) fn new(
-        model: Model,
-        mut head: Head,
+        parts: Parts,
         params: ContextParams,
         prefix: &[TokenId],
         lanes: usize,
         cache_bytes: usize,
     ) -> Result<Self> {
+        let Parts { gguf, model, mut head, vision } = parts;
+        let table = TokenTable::new(gguf)?;
+        let eye = vision.map(|vision| Eye::new(vision, table, cache_bytes / EMBEDDINGS_SHARE));
         let tokens: Vec<Token> = prefix.iter().map(|token| Token(token.0)).collect();
         // Before the large context is there, so that the small one adds nothing to the peak.
         let prefix_state = read_prefix(&model, &params, &mut head, &tokens)?;
@@ -47,10 +67,12 @@ impl Evaluator {
         Ok(Self {
             model,
             head,
+            eye,
             lanes: std::iter::once(Some(first)).chain((1..lanes).map(|_| None)).collect(),
             prefix_tokens: prefix.to_vec(),
             prefix: prefix_state,
             states: StateCache::new(cache_bytes),
+            cache_bytes,
             pieces: Pieces::new(params.chunk as usize),
             params,
         })
@@ -74,18 +96,41 @@ impl Evaluator {
     }
 
     fn step_lane(&mut self, index: usize) -> std::result::Result<Step, EvaluateError> {
-        let Self { lanes, head, states, .. } = self;
+        let step = self.look_or_read(index);
+        step.map_err(|error| {
+            self.reset(index);
+            EvaluateError::Failed(error.to_string())
+        })
+    }
+
+    /// Sees one picture that the next chunk shows, or else reads the chunk.
+    fn look_or_read(&mut self, index: usize) -> Result<Step> {
+        let Self { lanes, head, eye, states, .. } = self;
         let lane = lanes[index].as_mut().expect("the engine steps busy lanes only");
-        match lane.step(head, |bytes| states.would_keep(bytes)) {
-            Ok((step, kept)) => {
-                self.keep(kept);
-                Ok(step)
-            }
-            Err(error) => {
-                self.reset(index);
-                Err(EvaluateError::Failed(error.to_string()))
-            }
+        if let Some(eye) = eye
+            && lane.look(eye)?
+        {
+            // Embeddings and states share one budget.
+            drop(states.set_budget(self.cache_bytes - eye.kept_bytes()));
+            let steps = self.steps_of(index);
+            return Ok(Step::Reading { steps });
         }
+        let read = lane.step(head, eye.as_ref(), |bytes| states.would_keep(bytes))?;
+        self.keep(read.kept);
+        Ok(match read.answer {
+            Some(evaluation) => Step::Answered(evaluation),
+            None => Step::Reading { steps: self.steps_of(index) },
+        })
+    }
+
+    /// Steps that are left of what a lane reads.
+    fn steps_of(&self, index: usize) -> usize {
+        let lane = self.lanes[index].as_ref();
+        lane.map_or(0, |lane| lane.steps(|name| self.knows(name)))
+    }
+
+    fn knows(&self, name: TokenId) -> bool {
+        self.eye.as_ref().is_some_and(|eye| eye.knows(name))
     }
 
     fn keep(&mut self, kept: Option<Kept>) {
@@ -119,7 +164,7 @@ impl Evaluator {
         });
         let reused_tokens = from.map_or(0, |(_, boundary)| boundary);
         lane.begin(prompt, cuts, reading, &self.head, from, branch)?;
-        Ok(Begun { reused_tokens, steps: lane.steps() })
+        Ok(Begun { reused_tokens, steps: self.steps_of(index) })
     }
 }
 
@@ -132,7 +177,8 @@ impl Evaluate for Evaluator {
     fn steps(&self, prompt: &Prompt) -> usize {
         let cuts = Cuts::new(prompt, self.pieces);
         let prefix = if cuts.after_prefix() { prompt.prefix_end } else { 0 };
-        cuts.chunks_after(self.states.peek(&prompt.tokens, cuts.of_state()).max(prefix))
+        let held = self.states.peek(&prompt.tokens, cuts.of_state()).max(prefix);
+        cuts.chunks_after(held) + unseen(prompt, held, |name| self.knows(name))
     }
 
     fn begin(&mut self, lane: LaneId, prompt: &Arc<Prompt>) -> std::result::Result<Begun, EvaluateError> {
@@ -145,6 +191,7 @@ impl Evaluate for Evaluator {
             self.lanes[lane.0] = Some(Lane::new(context));
         }
         self.start(lane.0, prompt).map_err(|error| {
+            prompt.drop_pixels();
             self.reset(lane.0);
             EvaluateError::Failed(error.to_string())
         })
@@ -167,6 +214,12 @@ impl Evaluate for Evaluator {
     fn held(&self) -> Vec<HeldState> {
         self.states.entries().collect()
     }
+}
+
+/// Slots of a prompt behind its first `read` tokens that the vision tower has to see.
+pub(crate) fn unseen(prompt: &Prompt, read: usize, knows: impl Fn(TokenId) -> bool) -> usize {
+    let is_unseen = |start: usize| start >= read && !knows(prompt.tokens[start]);
+    prompt.media.iter().filter(|slot| is_unseen(slot.span.start)).count()
 }
 
 fn spans(prompt: &Prompt) -> Vec<QuestionSpans> {

@@ -3,17 +3,21 @@
 //! Each lane has a context of its own. So a prompt takes the same cells of the attention cache whatever else is being
 //! read, and its answer is the same to the last bit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clef_engine::{Evaluation, Step};
+use clef_engine::Evaluation;
 use clef_head::{Head, Reading};
-use clef_llama::{Context, SavedPart, SavedSequence, SequenceId, Token};
+use clef_llama::{Context, HiddenStates, SavedPart, SavedSequence, SequenceId, Token};
 use clef_record::{Prompt, TokenId};
 
 use crate::cuts::Cuts;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::evaluate::unseen;
+use crate::positions::place;
 use crate::states::State;
+use crate::vision::Eye;
 
 /// The one sequence of a lane's context.
 const WORK: SequenceId = SequenceId(0);
@@ -52,8 +56,19 @@ struct Work {
     /// Where recurrent states are to be kept on the way.
     keep: Vec<usize>,
     waypoints: Vec<Arc<SavedSequence>>,
+    /// Embeddings of the slots that were seen and not read yet, by slot.
+    seen: BTreeMap<usize, Arc<[f32]>>,
+    media: Duration,
     backbone: Duration,
     head: Duration,
+}
+
+/// What came of reading a chunk.
+pub(crate) struct ReadChunk {
+    /// There, if it was the last.
+    pub(crate) answer: Option<Evaluation>,
+    /// A state that is complete now.
+    pub(crate) kept: Option<Kept>,
 }
 
 /// A state that a lane has read and that is worth keeping.
@@ -111,6 +126,8 @@ impl Lane {
             reused,
             keep,
             waypoints,
+            seen: BTreeMap::new(),
+            media: Duration::ZERO,
             backbone: start.elapsed(),
             head: Duration::ZERO,
         });
@@ -136,19 +153,47 @@ impl Lane {
         Ok(())
     }
 
-    /// Reads the next chunk; answers if it was the last. A state that is complete now comes back to be kept, if
-    /// `would_keep` says so of its bytes.
-    pub(crate) fn step(&mut self, head: &mut Head, would_keep: impl Fn(usize) -> bool) -> Result<(Step, Option<Kept>)> {
+    /// Has the next thing seen that the next chunk shows, if there is one that was not seen yet: whether time was spent
+    /// on that. What was seen for another prompt costs none.
+    pub(crate) fn look(&mut self, eye: &mut Eye) -> Result<bool> {
         let work = self.work.as_mut().expect("the engine steps busy lanes only");
-        let end = work.cuts.ends()[work.cuts.ends().len() - work.cuts.chunks_after(work.position)];
-        let tokens: Vec<Token> = work.prompt.tokens[work.position..end].iter().map(|token| Token(token.0)).collect();
+        let end = work.next_end();
+        for (index, slot) in work.prompt.media.iter().enumerate() {
+            let is_shown = slot.span.start < end && slot.span.end > work.position;
+            if !is_shown || work.seen.contains_key(&index) {
+                continue;
+            }
+            let name = work.prompt.tokens[slot.span.start];
+            if let Some(rows) = eye.recall(name) {
+                work.seen.insert(index, rows);
+                continue;
+            }
+            let (rows, time) = eye.look(slot, name)?;
+            work.seen.insert(index, rows);
+            work.media += time;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Reads the next chunk, of which everything was seen; answers if it was the last. A state that is complete now comes
+    /// back to be kept, if `would_keep` says so of its bytes.
+    pub(crate) fn step(
+        &mut self,
+        head: &mut Head,
+        eye: Option<&Eye>,
+        would_keep: impl Fn(usize) -> bool,
+    ) -> Result<ReadChunk> {
+        let work = self.work.as_mut().expect("the engine steps busy lanes only");
+        let end = work.next_end();
         let start = Instant::now();
-        let hidden = self.context.decode(WORK, &tokens)?;
+        let hidden = decode(&mut self.context, work, end, eye)?;
         let decoded = Instant::now();
         work.reading.push(head, hidden.values)?;
         work.backbone += decoded - start;
         work.head += decoded.elapsed();
         work.position = end;
+        work.seen.retain(|&index, _| work.prompt.media[index].span.end > end);
 
         let start = Instant::now();
         let mut kept = None;
@@ -163,22 +208,27 @@ impl Lane {
             }
         }
         work.backbone += start.elapsed();
-        let steps = work.cuts.chunks_after(end);
-        if steps > 0 {
-            return Ok((Step::Reading { steps }, kept));
+        if work.cuts.chunks_after(end) > 0 {
+            return Ok(ReadChunk { answer: None, kept });
         }
         let start = Instant::now();
-        let ids: Vec<i32> = work.prompt.tokens.iter().map(|token| token.0).collect();
+        // The head looks tokens of options up, which are never pictures.
+        let ids: Vec<i32> = work.prompt.tokens.iter().map(|token| token.0.max(0)).collect();
         let logits = work.reading.finish(head, &ids)?;
-        let evaluation =
-            Evaluation { logits, media: Duration::ZERO, backbone: work.backbone, head: work.head + start.elapsed() };
+        let (media, backbone) = (work.media, work.backbone);
+        let answer = Evaluation { logits, media, backbone, head: work.head + start.elapsed() };
         self.leave();
-        Ok((Step::Answered(evaluation), kept))
+        Ok(ReadChunk { answer: Some(answer), kept })
     }
 
-    /// Steps that are left of what it reads; 0 if nothing.
-    pub(crate) fn steps(&self) -> usize {
-        self.work.as_ref().map_or(0, |work| work.cuts.chunks_after(work.position))
+    /// Steps that are left of what it reads, given what the vision tower knows already; 0 if nothing.
+    pub(crate) fn steps(&self, knows: impl Fn(TokenId) -> bool) -> usize {
+        let Some(work) = &self.work else { return 0 };
+        let is_seen = |name: TokenId| {
+            let names = work.seen.keys().map(|&index| work.prompt.tokens[work.prompt.media[index].span.start]);
+            knows(name) || names.into_iter().any(|seen| seen == name)
+        };
+        work.cuts.chunks_after(work.position) + unseen(&work.prompt, work.position, is_seen)
     }
 
     /// Gives up what it reads. What was read of the state comes back to be kept: whoever gave up may well ask again.
@@ -198,24 +248,48 @@ impl Lane {
 
     /// Forgets everything: after an error the context may hold anything.
     pub(crate) fn clear(&mut self) -> Result<()> {
-        self.work = None;
+        self.leave();
         self.read = None;
         Ok(self.context.clear_sequence(WORK)?)
     }
 
+    /// Is done with what it reads, which nobody will look at again.
     fn leave(&mut self) {
-        self.read = self.work.take().map(|work| Read { prompt: work.prompt, cuts: work.cuts, tokens: work.position });
+        let work = self.work.take().inspect(|work| work.prompt.drop_pixels());
+        self.read = work.map(|work| Read { prompt: work.prompt, cuts: work.cuts, tokens: work.position });
     }
 }
 
+impl Work {
+    /// Where the next chunk ends.
+    fn next_end(&self) -> usize {
+        self.cuts.ends()[self.cuts.ends().len() - self.cuts.chunks_after(self.position)]
+    }
+}
+
+/// Reads the next chunk. Text is read as tokens, whatever shows something as rows of embeddings.
+fn decode<'c>(context: &'c mut Context, work: &Work, end: usize, eye: Option<&Eye>) -> Result<HiddenStates<'c>> {
+    let (prompt, start) = (&work.prompt, work.position);
+    let shows = prompt.media.iter().any(|slot| slot.span.start < end && slot.span.end > start);
+    if !shows {
+        let tokens: Vec<Token> = prompt.tokens[start..end].iter().map(|token| Token(token.0)).collect();
+        return Ok(context.decode(WORK, &tokens)?);
+    }
+    let blind = || Error::new(ErrorKind::Upstream, "a prompt shows something to a model without a projector");
+    let rows = eye.ok_or_else(blind)?.rows(prompt, start, end, |slot| work.seen.get(&slot).cloned())?;
+    let placed = place(prompt, start, end);
+    Ok(context.decode_rows(WORK, &rows, &placed.positions, placed.next)?)
+}
+
 /// Where to keep states of a prompt that goes on from `reused`, ascending: whole at its state's last cut; on the way at
-/// the cut before that, from which a state goes on that grew out of this one, and where it branches off another.
+/// the cut before that, from which a state goes on that grew out of this one; behind the pictures, which may come with
+/// another text; and where it branches off another.
 fn places_to_keep(cuts: &Cuts, reused: usize, branch: usize) -> Vec<usize> {
     let places = cuts.of_state();
     let count = places.len();
     let branch = places.iter().rposition(|&place| place <= branch);
-    let mut wanted: Vec<usize> =
-        [branch, count.checked_sub(2), count.checked_sub(1)].into_iter().flatten().map(|index| places[index]).collect();
+    let wanted = [branch, count.checked_sub(2), count.checked_sub(1)].into_iter().flatten().map(|index| places[index]);
+    let mut wanted: Vec<usize> = wanted.chain(cuts.after_media()).collect();
     wanted.sort_unstable();
     wanted.dedup();
     wanted.retain(|&place| place > reused);

@@ -1,22 +1,28 @@
-//! A model as the engine drives it: backbone, head and tokenizer of one file, opened together and checked against
-//! each other.
+//! A model as the engine drives it: backbone, head and tokenizer of one file and the projector of another, opened
+//! together and checked against each other.
 //!
 //! [`Bundle::open`] does the loading; [`Bundle::into_parts`] gives the two halves that an engine is started with: a
 //! [`RecordEncoder`] for its encoding threads and an [`Evaluator`] for the thread that owns the model. [`Inspection`]
 //! reads what a file is without loading it.
 
+mod budget;
 mod bundle;
 mod cuts;
+mod embedded;
 mod encode;
 mod error;
 mod evaluate;
 mod inspect;
 mod kernels;
 mod lane;
+mod media;
 mod memory;
+mod names;
 mod options;
+mod positions;
 mod states;
 mod text;
+mod vision;
 
 pub use bundle::Bundle;
 pub use clef_llama::{

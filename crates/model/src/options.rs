@@ -26,6 +26,14 @@ pub struct ModelOptions {
     pub cache_bytes: Option<u64>,
     /// CPU threads, 1 to 512; none for one per CPU or one per core, whichever reads faster.
     pub threads: Option<u32>,
+    /// The projector, through which the model sees images and videos; none for a model of text only.
+    pub projector: Option<PathBuf>,
+    /// Whether the projector is placed on a GPU. Ignored without one.
+    pub projector_offload: bool,
+    /// Smaller images are enlarged to so many tokens, 1 to 1,048,576; none for the reference's 64.
+    pub image_min_tokens: Option<u32>,
+    /// Larger images are reduced to so many tokens; none for the reference's 16,384.
+    pub image_max_tokens: Option<u32>,
     /// Layers placed on a GPU; negative for all. Ignored without one.
     pub gpu_layers: i32,
     /// When attention runs fused.
@@ -52,6 +60,10 @@ impl Default for ModelOptions {
             parallel: 2,
             cache_bytes: None,
             threads: None,
+            projector: None,
+            projector_offload: true,
+            image_min_tokens: None,
+            image_max_tokens: None,
             gpu_layers: -1,
             flash_attention: FlashAttention::Auto,
             cache_keys: None,

@@ -41,6 +41,17 @@ pub struct Prompt {
 }
 
 impl Prompt {
+    /// Says what a slot shows: `name` is below zero, and stands for the same pixels wherever it is used.
+    ///
+    /// # Panics
+    /// If there is no such slot, or the name is a token's.
+    pub fn show(&mut self, slot: usize, name: TokenId, shown: ShownPixels) {
+        assert!(name.0 < 0, "a name is below zero, not {}", name.0);
+        let slot = &mut self.media[slot];
+        self.tokens[slot.span.clone()].fill(name);
+        slot.shown = shown;
+    }
+
     /// Lets go of all pixels: the model has seen them, or never will.
     pub fn drop_pixels(&self) {
         for slot in &self.media {

@@ -5,6 +5,9 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <vector>
+
+#include "mtmd.h"
 
 // Declared in llama.cpp's staging header (llama-ext.h), which is not installed with the library.
 void llama_set_embeddings_nextn(struct llama_context * ctx, bool value, bool masked);
@@ -248,6 +251,72 @@ int clef_scheduler_compute(ggml_backend_sched_t scheduler, struct ggml_cgraph * 
         return ggml_backend_sched_graph_compute(scheduler, graph) == GGML_STATUS_SUCCESS ? CLEF_OK : CLEF_FAILED;
     });
 }
+
+int clef_vision_new(const char * path, const struct llama_model * model, const struct clef_vision_params * params,
+                    struct mtmd_context ** vision, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        mtmd_context_params raw = mtmd_context_params_default();
+        raw.use_gpu = params->use_gpu;
+        raw.device = params->device;
+        raw.print_timings = false;
+        raw.n_threads = params->threads;
+        raw.flash_attn_type = params->flash_attention;
+        raw.warmup = false;
+        // Pictures come at their final size: limits that none of them reaches keep the library from changing it.
+        raw.image_min_tokens = 1;
+        raw.image_max_tokens = 1 << 20;
+        *vision = mtmd_init_from_file(path, model, raw);
+        return *vision == nullptr ? CLEF_FAILED : CLEF_OK;
+    });
+}
+
+void clef_vision_free(struct mtmd_context * vision) noexcept { mtmd_free(vision); }
+
+int clef_vision_encode(struct mtmd_context * vision, const unsigned char * const * frames, size_t frame_count,
+                       uint32_t width, uint32_t height, size_t row_width, float * rows, size_t count,
+                       struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        std::vector<mtmd::bitmap_ptr> bitmaps;
+        std::vector<mtmd_input_part> parts;
+        for (size_t i = 0; i < frame_count; i++) {
+            bitmaps.emplace_back(mtmd_bitmap_init(width, height, frames[i]));
+            mtmd_bitmap_set_mergeable(bitmaps.back().get(), frame_count > 1);
+            parts.push_back({ nullptr, bitmaps.back().get() });
+        }
+        std::vector<const mtmd_input_part *> pointers;
+        for (const mtmd_input_part & part : parts) {
+            pointers.push_back(&part);
+        }
+        mtmd::input_chunks_ptr chunks(mtmd_input_chunks_init());
+        if (mtmd_tokenize_from_parts(vision, chunks.get(), pointers.data(), pointers.size(), false) != 0) {
+            return CLEF_FAILED;
+        }
+        bitmaps.clear();
+        // The tokens around the picture come as chunks of their own.
+        const mtmd_input_chunk * shown = nullptr;
+        for (size_t i = 0; i < mtmd_input_chunks_size(chunks.get()); i++) {
+            const mtmd_input_chunk * chunk = mtmd_input_chunks_get(chunks.get(), i);
+            if (mtmd_input_chunk_get_type(chunk) == MTMD_INPUT_CHUNK_TYPE_IMAGE) {
+                if (shown != nullptr) {
+                    write_message(error, "the frames were not taken as one");
+                    return CLEF_THREW;
+                }
+                shown = chunk;
+            }
+        }
+        if (shown == nullptr || mtmd_input_chunk_get_n_tokens(shown) * row_width != count) {
+            write_message(error, "the picture has another number of tokens than its size says");
+            return CLEF_THREW;
+        }
+        if (mtmd_encode_chunk(vision, shown) != 0) {
+            return CLEF_FAILED;
+        }
+        std::memcpy(rows, mtmd_get_output_embd(vision), count * sizeof(float));
+        return CLEF_OK;
+    });
+}
+
+void clef_vision_set_log(ggml_log_callback callback) noexcept { mtmd_log_set(callback, nullptr); }
 
 bool clef_set_barrier_spins(uint64_t spins) noexcept {
 #if defined(__linux__) && defined(__GLIBC__)

@@ -80,6 +80,29 @@ int clef_scheduler_new(ggml_backend_t * backends, int count, size_t graph_size, 
 int clef_scheduler_alloc(ggml_backend_sched_t scheduler, struct ggml_cgraph * graph, struct clef_message error) CLEF_NOEXCEPT;
 int clef_scheduler_compute(ggml_backend_sched_t scheduler, struct ggml_cgraph * graph, struct clef_message error) CLEF_NOEXCEPT;
 
+struct mtmd_context;
+
+struct clef_vision_params {
+    bool use_gpu;
+    ggml_backend_dev_t device; // NULL for the first GPU
+    int threads;
+    enum llama_flash_attn_type flash_attention;
+};
+
+// Opens a projector for `model`, which must outlive it. Pictures are taken at the size they come in.
+int clef_vision_new(const char * path, const struct llama_model * model, const struct clef_vision_params * params,
+                    struct mtmd_context ** vision, struct clef_message error) CLEF_NOEXCEPT;
+void clef_vision_free(struct mtmd_context * vision) CLEF_NOEXCEPT;
+
+// Embeds one picture, or two frames that are seen as one: opaque RGB of `width * height * 3` bytes each. `rows` receives
+// `count` floats; CLEF_FAILED where the projector makes another number of them.
+int clef_vision_encode(struct mtmd_context * vision, const unsigned char * const * frames, size_t frame_count,
+                       uint32_t width, uint32_t height, size_t row_width, float * rows, size_t count,
+                       struct clef_message error) CLEF_NOEXCEPT;
+
+// Sends the vision tower's log to the same place as llama.cpp's.
+void clef_vision_set_log(ggml_log_callback callback) CLEF_NOEXCEPT;
+
 // Sets how often the CPU backend's threads look again before they sleep where they wait for each other. False where that
 // cannot be set, or was set by the user.
 bool clef_set_barrier_spins(uint64_t spins) CLEF_NOEXCEPT;

@@ -41,7 +41,15 @@ impl Encode for FakeEncoder {
             })
             .collect();
         let tokens = record.state.bytes().map(|byte| TokenId(byte.into())).chain((state_end..end).map(|_| TokenId(0)));
-        Ok(Prompt { tokens: tokens.collect(), prefix_end: 0, state_end, questions, truncated_tokens: 0 })
+        Ok(Prompt {
+            tokens: tokens.collect(),
+            prefix_end: 0,
+            media: Vec::new(),
+            media_ends: Vec::new(),
+            state_end,
+            questions,
+            truncated_tokens: 0,
+        })
     }
 }
 

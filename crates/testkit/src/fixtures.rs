@@ -112,22 +112,35 @@ impl Tiny {
 /// # Panics
 /// If it cannot be made.
 pub fn tiny(kind: Tiny) -> PathBuf {
-    static MAKING: Mutex<()> = Mutex::new(());
     let source = fixture("clef-tiny/clef-tiny-bf16.gguf");
     match kind {
         Tiny::BF16 => return source,
         Tiny::IQ1_M | Tiny::IQ2_M => return fixture(&format!("clef-tiny/clef-tiny-{kind:?}.gguf")),
         _ => {}
     }
-    let path = generated_dir().join(format!("clef-tiny-{kind:?}.gguf"));
+    made(&format!("clef-tiny-{kind:?}.gguf"), |draft| match kind.recipe() {
+        Some(recipe) => quantize(&source, draft, recipe, 2).expect("clef-tiny can be converted"),
+        None => widen(&source, draft),
+    })
+}
+
+/// The projector of `clef-tiny`, in 32-bit floats.
+///
+/// # Panics
+/// If it cannot be made.
+pub fn tiny_projector() -> PathBuf {
+    made("mmproj-clef-tiny-F32.gguf", |draft| widen(&fixture("clef-tiny/mmproj-clef-tiny-f16.gguf"), draft))
+}
+
+/// A file of the folder for generated files, made by `make` if it is not there yet.
+fn made(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
+    static MAKING: Mutex<()> = Mutex::new(());
+    let path = generated_dir().join(name);
     let _making = MAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !path.exists() {
         // Other test processes may want the same file: it appears at once or not at all.
         let draft = path.with_extension(format!("{}.tmp", std::process::id()));
-        match kind.recipe() {
-            Some(recipe) => quantize(&source, &draft, recipe, 2).expect("clef-tiny can be converted"),
-            None => widen(&source, &draft),
-        }
+        make(&draft);
         std::fs::rename(&draft, &path).expect("the target directory can be written");
     }
     path

@@ -30,10 +30,30 @@ pub struct GoldenRecord {
     pub response: Option<Value>,
     /// Why the reference refuses.
     pub error: Option<String>,
-    /// Whether images or videos are in it.
-    pub has_media: bool,
+    /// What is shown, if anything.
+    pub media: GoldenMedia,
     /// The right answers by the generator's own rules, where it knows them.
     pub gold: Option<Value>,
+}
+
+/// Pictures and videos of a golden record.
+#[derive(Debug, Clone, Default)]
+pub struct GoldenMedia {
+    /// Files of pictures, as [`fixture`] names them.
+    pub images: Vec<String>,
+    /// Files of each video's frames.
+    pub videos: Vec<Vec<String>>,
+    /// Whether the reference picked frames.
+    pub sample: bool,
+    /// Patches in time, height and width: of each picture, then of each video.
+    pub grids: Vec<[usize; 3]>,
+}
+
+impl GoldenMedia {
+    /// Whether nothing is shown.
+    pub fn is_empty(&self) -> bool {
+        self.images.is_empty() && self.videos.is_empty()
+    }
 }
 
 /// One question's place in the prompt.
@@ -77,9 +97,34 @@ struct Line {
     probabilities: Vec<Vec<f64>>,
     response: Option<Value>,
     error: Option<String>,
-    images: Option<Value>,
-    videos: Option<Value>,
+    #[serde(default)]
+    images: Vec<String>,
+    #[serde(default)]
+    videos: Vec<Vec<String>>,
+    #[serde(default)]
+    media_kwargs: MediaArguments,
+    #[serde(default)]
+    media: Grids,
     gold: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct MediaArguments {
+    do_sample_frames: bool,
+}
+
+impl Default for MediaArguments {
+    fn default() -> Self {
+        Self { do_sample_frames: true }
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Grids {
+    #[serde(default)]
+    image_grid_thw: Vec<[usize; 3]>,
+    #[serde(default)]
+    video_grid_thw: Vec<[usize; 3]>,
 }
 
 /// All records of the random-weight model `clef-tiny`.
@@ -106,13 +151,38 @@ fn read(path: &Path) -> Vec<GoldenRecord> {
             probabilities: line.probabilities,
             response: line.response,
             error: line.error,
-            has_media: line.images.is_some() || line.videos.is_some(),
+            media: GoldenMedia {
+                images: line.images,
+                videos: line.videos,
+                sample: line.media_kwargs.do_sample_frames,
+                grids: [line.media.image_grid_thw, line.media.video_grid_thw].concat(),
+            },
             gold: line.gold,
         }
     };
     let records: Vec<GoldenRecord> = text.lines().map(record).collect();
     assert!(!records.is_empty(), "{} holds no records", path.display());
     records
+}
+
+/// An array of the reference's, as its shape and values in 32-bit floats.
+///
+/// # Panics
+/// If there is no such file, or it holds neither 32-bit floats nor 64-bit integers.
+pub fn debug_array(name: &str) -> (Vec<usize>, Vec<f32>) {
+    let bytes = std::fs::read(fixture(&format!("debug/{name}.npy"))).expect("the fixture can be read");
+    let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]])) + 10;
+    let (header, data) = bytes.split_at(length);
+    let header = String::from_utf8_lossy(header);
+    let shape = header.split("'shape': (").nth(1).and_then(|rest| rest.split(')').next()).expect("numpy's header");
+    let shape = shape.split(',').filter_map(|length| length.trim().parse().ok()).collect();
+    let values = if header.contains("'<f4'") {
+        data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four bytes"))).collect()
+    } else {
+        assert!(header.contains("'<i8'"), "{name}: {header}");
+        data.chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().expect("eight bytes")) as f32).collect()
+    };
+    (shape, values)
 }
 
 /// Probabilities by record, question and option, as llama-server gave them.

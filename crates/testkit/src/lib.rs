@@ -9,5 +9,7 @@ mod golden;
 
 pub use close::{Closeness, assert_close, largest_difference};
 pub use fake::{Event, FakeEncoder, FakeModel, Gate, Log};
-pub use fixtures::{Tiny, built_in_model, fixture, generated_dir, project_dir, tiny};
-pub use golden::{GoldenQuestion, GoldenRecord, UpstreamAnswers, golden, nano_golden, upstream};
+pub use fixtures::{Tiny, built_in_model, fixture, generated_dir, project_dir, tiny, tiny_projector};
+pub use golden::{
+    GoldenMedia, GoldenQuestion, GoldenRecord, UpstreamAnswers, debug_array, golden, nano_golden, upstream,
+};

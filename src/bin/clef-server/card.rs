@@ -10,8 +10,14 @@ use clef_http::{ModelCard, ModelMeta, TokenizeOptions};
 /// llama.cpp's number for byte-pair vocabularies, which all Clef files have.
 const BYTE_PAIR: i32 = 2;
 
-/// The card of a file; `context_tokens` is what a request may have.
-pub(crate) fn card(path: &Path, alias: Option<&str>, inspection: &Inspection, context_tokens: usize) -> ModelCard {
+/// The card of a file; `context_tokens` is what a request may have, `sees` whether a projector is loaded.
+pub(crate) fn card(
+    path: &Path,
+    alias: Option<&str>,
+    inspection: &Inspection,
+    context_tokens: usize,
+    sees: bool,
+) -> ModelCard {
     let size = inspection.size_label.clone().unwrap_or_else(|| millions(inspection.parameters));
     let named = inspection.name.as_deref().unwrap_or("a Clef model");
     let backbone = inspection.backbone.as_ref();
@@ -21,7 +27,7 @@ pub(crate) fn card(path: &Path, alias: Option<&str>, inspection: &Inspection, co
         description: format!("{named}, {size} parameters, {}", inspection.quantization),
         release_date: String::new(),
         created: modified(path),
-        input_modalities: vec!["text".to_owned()],
+        input_modalities: modalities(sees),
         family: inspection.architecture.clone(),
         parameter_size: size,
         quantization: inspection.quantization.clone(),
@@ -36,6 +42,11 @@ pub(crate) fn card(path: &Path, alias: Option<&str>, inspection: &Inspection, co
         },
         build_info: concat!(env!("CLEF_LLAMA_BUILD"), "-clef-server-", env!("CARGO_PKG_VERSION")).to_owned(),
     }
+}
+
+fn modalities(sees: bool) -> Vec<String> {
+    let all: &[&str] = if sees { &["text", "image", "video"] } else { &["text"] };
+    all.iter().map(|&modality| modality.to_owned()).collect()
 }
 
 fn millions(parameters: u64) -> String {

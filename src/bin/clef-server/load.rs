@@ -57,7 +57,8 @@ fn model(settings: &Settings, path: &Path, server: &ServerHandle) -> anyhow::Res
     })?;
     let text = card::text(bundle.text());
     let context_tokens = bundle.encoder().context_tokens();
-    let card = card::card(path, settings.model.alias.as_deref(), bundle.inspection(), context_tokens);
+    let sees = bundle.encoder().takes_media();
+    let card = card::card(path, settings.model.alias.as_deref(), bundle.inspection(), context_tokens, sees);
     let device = bundle.device_name().to_owned();
     let threads = bundle.kernels().threads;
     let (encoder, mut evaluator, _) = bundle.into_parts();

@@ -388,3 +388,17 @@ fn a_hundred_thousand_random_rounds_agree_with_a_naive_cache() {
         assert!(count > 5_000, "{what} happened only {count} times: the rounds prove little");
     }
 }
+
+#[test]
+fn a_smaller_budget_drops_the_least_recently_used() {
+    let mut cache: StateCache<&str, u32> = StateCache::new(30);
+    for (first, name) in [(1, "a"), (2, "b"), (3, "c")] {
+        cache.insert(vec![first, 0].into(), vec![2], name, 10).expect("it fits");
+    }
+    assert!(cache.find(&[1, 0, 9], &[2]).is_some());
+    assert_eq!(cache.set_budget(30), [""; 0]);
+    assert_eq!(cache.set_budget(19), ["b", "c"]);
+    assert_eq!((cache.len(), cache.bytes(), cache.budget()), (1, 10, 19));
+    assert_eq!(cache.set_budget(0), ["a"]);
+    assert!(cache.is_empty());
+}

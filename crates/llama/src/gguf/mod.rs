@@ -21,6 +21,8 @@ pub struct TensorType(clef_sys::ggml_type);
 impl TensorType {
     /// 32-bit floats.
     pub const F32: Self = Self(clef_sys::GGML_TYPE_F32);
+    /// 16-bit floats.
+    pub const F16: Self = Self(clef_sys::GGML_TYPE_F16);
     /// 32-bit integers.
     pub const I32: Self = Self(clef_sys::GGML_TYPE_I32);
 

@@ -153,6 +153,20 @@ impl Gguf {
         &self.map[tensor.offset as usize..(tensor.offset + tensor.bytes) as usize]
     }
 
+    /// A row of a tensor in 32-bit floats, read from the mapped file.
+    ///
+    /// # Errors
+    /// If there is no such row, `out` is not of its length, or the type has no conversion to floats.
+    pub fn dequantize_row(&self, tensor: &TensorInfo, index: usize, out: &mut [f32]) -> Result<()> {
+        let rows = (tensor.elements() / tensor.shape[0]) as usize;
+        if index >= rows {
+            return Err(Error::argument(format_args!("row {index} of the {rows} of {}", tensor.name)));
+        }
+        let data = self.data(tensor);
+        let row_bytes = data.len() / rows;
+        tensor.kind.dequantize_row(&data[index * row_bytes..(index + 1) * row_bytes], out)
+    }
+
     /// Reads a tensor's data without leaving it mapped, so that it does not count as held twice.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ fn a_saved_sequence_goes_on_in_any_context_bit_for_bit() {
         let mut other = Context::new(model, &smaller).unwrap();
         for _ in 0..2 {
             other.restore(WORK, &saved).unwrap();
-            assert_eq!(other.sequence_length(WORK).unwrap(), Some(200));
+            assert_eq!(other.sequence_length(WORK).unwrap().map(|length| length.tokens), Some(200));
             assert!(decode(&mut other, 0, suffix, 512) == expected);
         }
     }
@@ -44,7 +44,7 @@ fn a_sequence_is_rewound_to_where_its_recurrent_state_was_saved() {
             context.rewind(WORK, &late).unwrap();
             assert!(decode(&mut context, 0, &DOC_EXAMPLE[200..], 512) == expected);
             context.rewind(WORK, &early).unwrap();
-            assert_eq!(context.sequence_length(WORK).unwrap(), Some(100));
+            assert_eq!(context.sequence_length(WORK).unwrap().map(|length| length.tokens), Some(100));
             decode(&mut context, 0, &DOC_EXAMPLE[100..200], 512);
             assert!(decode(&mut context, 0, &DOC_EXAMPLE[200..], 512) == expected);
             // In another context, with the keys and values of the whole one.
@@ -81,7 +81,7 @@ fn what_cannot_be_saved_or_brought_back_is_refused_and_the_context_lives_on() {
     ] {
         let mut other = Context::new(&F32_MODEL, &ContextParams { sequences: 1, ..params }).unwrap();
         assert!(other.restore(WORK, saved).is_err());
-        assert_eq!(other.sequence_length(WORK).unwrap(), Some(0));
+        assert_eq!(other.sequence_length(WORK).unwrap().map(|length| length.tokens), Some(0));
         assert!(!decode(&mut other, 0, &DOC_EXAMPLE[..1], 512).is_empty());
     }
     context.clear_sequence(WORK).unwrap();
@@ -101,7 +101,7 @@ fn sequences_of_any_lengths_in_one_decode_read_as_if_alone_but_for_rounding() {
         let distance = distance(&together, &solo);
         assert!(distance < tolerance, "{distance:e}");
         for (sequence, text) in parts {
-            assert_eq!(context.sequence_length(sequence).unwrap(), Some(text.len() as u32));
+            assert_eq!(context.sequence_length(sequence).unwrap().map(|length| length.tokens), Some(text.len() as u32));
         }
         let twice = context.decode_together(&[(WORK, texts[0]), (WORK, texts[1])]);
         assert_eq!(twice.unwrap_err().kind(), ErrorKind::InvalidArgument);

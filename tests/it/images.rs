@@ -1,0 +1,98 @@
+//! Pictures and videos as the reference sees them: tokens, positions, embeddings, probabilities.
+
+use std::sync::Arc;
+
+use clef_api::{Decision, FlashAttention, ModelOptions, Record, Repack, Truncate};
+use clef_model::Bundle;
+use clef_record::{Image, MediaData, Prompt, TokenId, Video, VideoContent};
+use clef_testkit::{GoldenRecord, Tiny, assert_close, fixture, golden, largest_difference, tiny, tiny_projector};
+
+/// The vocabulary's placeholders for a token of a picture, and of a video.
+const IMAGE_PAD: i32 = 4012;
+const VIDEO_PAD: i32 = 4013;
+
+fn options() -> ModelOptions {
+    ModelOptions { threads: Some(1), repack: Repack::Off, projector: Some(tiny_projector()), ..ModelOptions::default() }
+}
+
+fn open(options: &ModelOptions) -> Bundle {
+    Bundle::open(&tiny(Tiny::F32), options, &mut |_, _| true).unwrap()
+}
+
+fn file(name: &str) -> MediaData {
+    MediaData::File(std::fs::read(fixture(name)).unwrap().into())
+}
+
+fn parse(golden: &GoldenRecord) -> Record {
+    let mut record = Record::parse(golden.body.as_bytes()).unwrap();
+    record.max_length = golden.max_length;
+    record.max_state_tokens = golden.max_state_tokens;
+    if golden.max_length.is_some() {
+        // The reference always cuts.
+        record.truncate = Truncate::End;
+    }
+    let image = |name: &String| Image { data: file(name), loc: vec!["body".into(), "images".into()] };
+    record.images = golden.media.images.iter().map(image).collect();
+    let video = |names: &Vec<String>| Video {
+        content: VideoContent::Frames(names.iter().map(|name| file(name)).collect()),
+        fps: None,
+        sample: golden.media.sample,
+        loc: vec!["body".into(), "videos".into()],
+    };
+    record.videos = golden.media.videos.iter().map(video).collect();
+    record
+}
+
+/// A prompt's tokens with placeholders for what is shown, as the reference counts them.
+fn input_ids(golden: &GoldenRecord, prompt: &Prompt) -> Vec<i32> {
+    let pad = |index: usize| {
+        let slot = prompt.media.iter().position(|slot| slot.span.contains(&index)).unwrap();
+        if slot < golden.media.images.len() { IMAGE_PAD } else { VIDEO_PAD }
+    };
+    let id = |(index, token): (usize, &TokenId)| if token.0 < 0 { pad(index) } else { token.0 };
+    prompt.tokens.iter().enumerate().map(id).collect()
+}
+
+fn probabilities(bundle: &mut Bundle, record: &Record, prompt: &Arc<Prompt>) -> Vec<Vec<f64>> {
+    let logits = bundle.evaluator().logits(prompt).unwrap();
+    let decision = Decision::from_logits(record, prompt, &logits).unwrap();
+    let in_prompt_order = decision.answers.iter().zip(&prompt.questions).map(|(answer, question)| {
+        let all: Vec<f64> = answer.probabilities().collect();
+        question.options.iter().map(|option| all[option.request_index]).collect()
+    });
+    in_prompt_order.collect()
+}
+
+fn shown_by_the_reference() -> Vec<GoldenRecord> {
+    golden().into_iter().filter(|record| !record.media.is_empty() && record.error.is_none()).collect()
+}
+
+fn compare(options: &ModelOptions, tolerance: f64) {
+    let mut bundle = open(options);
+    let mut worst = 0.0_f64;
+    let records = shown_by_the_reference();
+    assert_eq!(records.len(), 14, "records that show something");
+    for golden in records {
+        let record = parse(&golden);
+        let prompt = Arc::new(bundle.encoder().prompt(&record).unwrap());
+        assert_eq!(input_ids(&golden, &prompt), golden.input_ids, "{}: tokens", golden.name);
+        let answers = probabilities(&mut bundle, &record, &prompt);
+        for (ours, theirs) in answers.iter().zip(&golden.probabilities) {
+            let d = largest_difference(ours, theirs);
+            println!("{}: {d:.2e}", golden.name);
+            worst = worst.max(d);
+            assert_close(&golden.name, ours, theirs, tolerance);
+        }
+    }
+    println!("largest difference to the reference: {worst:.2e}");
+}
+
+#[test]
+fn records_that_show_something_equal_the_reference_within_2e_3_without_flash_attention() {
+    compare(&ModelOptions { flash_attention: FlashAttention::Off, ..options() }, 2e-3);
+}
+
+#[test]
+fn records_that_show_something_equal_the_reference_within_2e_3_by_default() {
+    compare(&options(), 2e-3);
+}
