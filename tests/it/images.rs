@@ -1,11 +1,15 @@
 //! Pictures and videos as the reference sees them: tokens, positions, embeddings, probabilities.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use clef_api::{Decision, FlashAttention, ModelOptions, Record, Repack, Truncate};
+use clef_engine::RefusalKind;
 use clef_model::Bundle;
 use clef_record::{Image, MediaData, Prompt, TokenId, Video, VideoContent};
-use clef_testkit::{GoldenRecord, Tiny, assert_close, fixture, golden, largest_difference, tiny, tiny_projector};
+use clef_testkit::{
+    GoldenRecord, Tiny, assert_close, fixture, golden, largest_difference, project_dir, tiny, tiny_projector,
+};
 
 /// The vocabulary's placeholders for a token of a picture, and of a video.
 const IMAGE_PAD: i32 = 4012;
@@ -77,11 +81,13 @@ fn compare(options: &ModelOptions, tolerance: f64) {
         let prompt = Arc::new(bundle.encoder().prompt(&record).unwrap());
         assert_eq!(input_ids(&golden, &prompt), golden.input_ids, "{}: tokens", golden.name);
         let answers = probabilities(&mut bundle, &record, &prompt);
+        let patches = prompt.media.iter().map(|slot| 4 * slot.span.len()).sum::<usize>();
+        let grids = golden.media.grids.iter().map(|grid| grid.iter().product::<usize>()).sum::<usize>();
+        assert_eq!(patches, grids, "{}: patches", golden.name);
+        assert_eq!(answers.len(), golden.probabilities.len(), "{}: answers", golden.name);
         for (ours, theirs) in answers.iter().zip(&golden.probabilities) {
-            let d = largest_difference(ours, theirs);
-            println!("{}: {d:.2e}", golden.name);
-            worst = worst.max(d);
             assert_close(&golden.name, ours, theirs, tolerance);
+            worst = worst.max(largest_difference(ours, theirs));
         }
     }
     println!("largest difference to the reference: {worst:.2e}");
@@ -95,4 +101,43 @@ fn records_that_show_something_equal_the_reference_within_2e_3_without_flash_att
 #[test]
 fn records_that_show_something_equal_the_reference_within_2e_3_by_default() {
     compare(&options(), 2e-3);
+}
+
+#[test]
+fn what_the_reference_refuses_to_be_shown_is_refused_here() {
+    let bundle = open(&options());
+    let refused: Vec<GoldenRecord> =
+        golden().into_iter().filter(|record| !record.media.is_empty() && record.error.is_some()).collect();
+    assert_eq!(refused.len(), 1, "records that the reference refuses for what they show");
+    for golden in refused {
+        let refusal = bundle.encoder().prompt(&parse(&golden)).unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Invalid);
+        assert_eq!(
+            refusal.message, "images: longer side is 201.0 times the shorter one (2010x10), the limit is 200",
+            "{}",
+            golden.name
+        );
+    }
+}
+
+#[test]
+fn a_photo_is_answered_within_6e_3_of_the_pixels_that_the_references_decoder_makes() {
+    let mut bundle = open(&options());
+    let mut record = parse(&golden().into_iter().find(|golden| golden.name == "image-512x384-exact").unwrap());
+    let mut ask = |path: &Path| {
+        record.images[0].data = MediaData::File(std::fs::read(path).unwrap().into());
+        let prompt = Arc::new(bundle.encoder().prompt(&record).unwrap());
+        probabilities(&mut bundle, &record, &prompt)
+    };
+    // Its color is stored at half the resolution, where decoders differ most. (On a picture of few pixels, enlarged, they
+    // move answers of this random model by up to 2e-2.)
+    let folder = project_dir().join("crates/media/tests/fixtures");
+    let (photo, pixels) = (folder.join("photo-512x384.jpg"), folder.join("photo-512x384.jpg.expected.png"));
+    let mut worst = 0.0_f64;
+    for (ours, theirs) in ask(&photo).iter().zip(&ask(&pixels)) {
+        assert_close("photo", ours, theirs, 6e-3);
+        worst = worst.max(largest_difference(ours, theirs));
+    }
+    assert!(worst > 0.0, "the decoders are the same");
+    println!("largest difference that a JPEG decoder makes: {worst:.2e}");
 }

@@ -14,9 +14,11 @@ use serde_json::Value;
 mod pin;
 
 /// The crates that each crate may be built on. A crate that is not named here is refused.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("clef-record", &[]),
     ("clef-media", &[]),
+    ("clef-hub", &[]),
+    ("clef-eval", &["clef-record"]),
     ("clef-encoder", &["clef-record"]),
     ("clef-sys", &["llama-cpp-sys-2"]),
     ("clef-llama", &["clef-sys"]),
@@ -25,7 +27,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("clef-model", &["clef-encoder", "clef-engine", "clef-head", "clef-llama", "clef-media", "clef-record"]),
     ("clef-api", &["clef-engine", "clef-model", "clef-record"]),
     ("clef-http", &["clef-engine", "clef-record"]),
-    ("clef-server", &["clef-api", "clef-engine", "clef-http", "clef-model"]),
+    ("clef-server", &["clef-api", "clef-engine", "clef-eval", "clef-http", "clef-hub", "clef-model"]),
     // Tests only: what it is built on itself is named so that it stays small.
     ("clef-testkit", &["clef-engine", "clef-llama", "clef-record"]),
 ];

@@ -14,3 +14,5 @@ mod layering;
 mod reuse;
 mod server;
 mod serving;
+mod serving_images;
+mod shown_again;

@@ -26,7 +26,9 @@ impl Error {
             Self::Engine(error) => matches!(
                 error.kind(),
                 clef_engine::EngineErrorKind::Refused(
-                    clef_engine::RefusalKind::TooLong { .. } | clef_engine::RefusalKind::Invalid
+                    clef_engine::RefusalKind::TooLong { .. }
+                        | clef_engine::RefusalKind::Invalid
+                        | clef_engine::RefusalKind::NotSupported
                 )
             ),
             Self::Model(_) | Self::Start(_) => false,

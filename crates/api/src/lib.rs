@@ -26,11 +26,12 @@ pub use clef_engine::{
 };
 pub use clef_model::{
     CacheType, Device, DeviceKind, FlashAttention, HeadInspection, Inspection, Kernels, LLAMA_CPP_BUILD,
-    MemoryEstimate, MemoryItem, ModelOptions, Repack, Text, TypeShare, devices, exit_now, set_abort_exit_code,
+    MemoryEstimate, MemoryItem, ModelOptions, ProjectorInspection, Repack, Text, TypeShare, devices, exit_now,
+    set_abort_exit_code,
 };
 pub use clef_record::{
-    Answer, AnswerOption, AnswerValue, Decision, LocItem, QuestionKind, Record, RecordError, RecordErrorKind, TokenId,
-    Truncate,
+    Answer, AnswerOption, AnswerValue, Decision, Image, LocItem, MediaData, QuestionKind, Record, RecordError,
+    RecordErrorKind, TokenId, Truncate, Video, VideoContent,
 };
 pub use error::Error;
 

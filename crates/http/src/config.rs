@@ -6,6 +6,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clef_record::Rules;
+
 /// Everything a server is told before it starts.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -20,6 +22,8 @@ pub struct ServerConfig {
     /// Bytes of all bodies together that are being read, parsed or answered. The first 64 KiB of each are not counted:
     /// they are bounded by `max_connections`.
     pub max_bodies_bytes_in_flight: usize,
+    /// What a record may hold: how many questions, pictures, videos.
+    pub rules: Rules,
     /// Connections held at once; more wait in the operating system's queue. Bounded by the limit on open files too.
     pub max_connections: usize,
     /// How long a connection may take until a request's head is complete, from its start or from the end of the answer
@@ -53,6 +57,7 @@ impl Default for ServerConfig {
             api_prefix: String::new(),
             max_body_bytes: 100 << 20,
             max_bodies_bytes_in_flight: 400 << 20,
+            rules: Rules::default(),
             max_connections: 16_384,
             header_timeout: Duration::from_secs(20),
             body_timeout: Duration::from_secs(20),

@@ -4,7 +4,7 @@
 //! engine; the ticket is awaited here, so a client that goes away takes its work with it.
 
 use bytes::Bytes;
-use clef_record::Record;
+use clef_record::{Record, Rules};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 
@@ -47,18 +47,20 @@ pub(crate) async fn decide(
     Ok(reply)
 }
 
+/// The body is gone when this returns; what of it is still needed is in the record.
 async fn parse(context: &Context, bytes: Bytes, boundary: Option<String>) -> Result<Record, Failure> {
+    let rules = context.config.rules;
     if bytes.len() <= PARSED_IN_PLACE_BYTES {
-        return parse_now(bytes, boundary);
+        return parse_now(bytes, boundary, &rules);
     }
     let _permit = context.parsers.acquire().await.map_err(|_| Failure::shutting_down())?;
-    let parsed = tokio::task::spawn_blocking(move || parse_now(bytes, boundary)).await;
+    let parsed = tokio::task::spawn_blocking(move || parse_now(bytes, boundary, &rules)).await;
     parsed.map_err(|_| Failure::fault("reading the body failed"))?
 }
 
-fn parse_now(bytes: Bytes, boundary: Option<String>) -> Result<Record, Failure> {
+fn parse_now(bytes: Bytes, boundary: Option<String>, rules: &Rules) -> Result<Record, Failure> {
     match boundary {
-        Some(boundary) => multipart::parse(bytes, boundary),
-        None => Record::parse(&bytes).map_err(|error| Failure::of_record(&error)),
+        Some(boundary) => multipart::parse(bytes, boundary, rules),
+        None => Record::parse_with(&bytes, rules).map_err(|error| Failure::of_record(&error)),
     }
 }

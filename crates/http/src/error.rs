@@ -182,7 +182,6 @@ impl Failure {
     pub(crate) fn of_record(error: &RecordError) -> Self {
         let kind = match error.kind() {
             RecordErrorKind::TooLarge => FailureKind::TooLarge,
-            RecordErrorKind::NotSupported => FailureKind::NotSupported,
             RecordErrorKind::Logits => FailureKind::Fault,
             // What else can be wrong with a body is the client's matter, also if the crate learns new kinds.
             RecordErrorKind::Json(_) | RecordErrorKind::Nesting(_) | RecordErrorKind::Invalid | _ => {
@@ -197,6 +196,7 @@ impl Failure {
         let kind = match error.kind() {
             EngineErrorKind::Refused(RefusalKind::TooLong { tokens, limit }) => FailureKind::TooLong { tokens, limit },
             EngineErrorKind::Refused(RefusalKind::Invalid) => FailureKind::Invalid,
+            EngineErrorKind::Refused(RefusalKind::NotSupported) => FailureKind::NotSupported,
             EngineErrorKind::QueueFull => FailureKind::Busy { wait },
             EngineErrorKind::ShuttingDown => FailureKind::ShuttingDown,
             EngineErrorKind::Dead => return Self::engine_dead(),

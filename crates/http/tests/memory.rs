@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use async_compression::tokio::write::{GzipEncoder, ZlibEncoder, ZstdEncoder};
 use clef_http::ServerConfig;
 use peak_alloc::PeakAlloc;
-use support::{BODY, Running, config, decision, request};
+use support::{BODY, Running, config, decision, model, request};
 use tokio::io::AsyncWriteExt as _;
 
 #[path = "../../testkit/src/fake.rs"]
@@ -87,6 +87,39 @@ async fn memory_is_bounded_whatever_a_body_grows_to() {
     // The fake encoder makes four bytes of each byte of the state, which is not the service's.
     let service = peak.saturating_sub(4 * body.len());
     assert!(service < 4 * body.len(), "a body of {} bytes took {service} bytes", body.len());
+
+    // A picture: once while its record waits for its answer, whatever it took to read it.
+    let gate = fake::Gate::default();
+    let gated = Running::with(ServerConfig { max_body_bytes: limit, ..config() }, model(8, Some(gate.clone()))).await;
+    let picture = "QUJD".repeat(3 * MEBIBYTE);
+    let question = r#""questions":{"q":{"type":"noul"}}"#;
+    let images = format!(r#"{{"state":"x","images":["data:image/png;base64,{picture}"],{question}}}"#);
+    let asset = format!(r#"{{"state":"y","assets":{{"a":{{"part":"asset-0"}}}},{question}}}"#);
+    let name = "Content-Disposition: form-data; name";
+    let parts = format!(
+        "--limit\r\n{name}=request\r\n\r\n{asset}\r\n--limit\r\n{name}=asset-0\r\n\r\n{picture}\r\n--limit--\r\n"
+    );
+    let form = ("Content-Type", "multipart/form-data; boundary=limit");
+    let requests = [("JSON", decision(&images)), ("parts", support::request("POST", "/v1/systemone", &[form], &parts))];
+    let size = picture.len();
+    drop((picture, images, parts));
+    for (index, (name, request)) in requests.iter().enumerate() {
+        let mut client = gated.connect().await;
+        let before = ALLOCATOR.current_usage();
+        let (peak, ()) = peak_of(async {
+            client.send(request).await;
+            let arrival = gate.clone();
+            tokio::task::spawn_blocking(move || arrival.wait_for_arrivals(index + 1)).await.unwrap();
+        })
+        .await;
+        let waiting = ALLOCATOR.current_usage().saturating_sub(before);
+        assert!(peak < 4 * size, "{name}: {peak} bytes for a picture of {size}");
+        assert!(waiting < size + MEBIBYTE, "{name}: {waiting} bytes for a picture of {size} that waits");
+        gate.let_through(1);
+        assert_eq!(client.answer().await.status, 200, "{name}");
+    }
+    gate.open();
+    gated.stop().await;
 
     // Refused before it is read.
     let huge = vec![b'x'; 4 * limit];

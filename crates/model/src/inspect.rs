@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clef_head::{Head, Layout};
 use clef_llama::gguf::{Gguf, TensorInfo, Value};
-use clef_llama::{Backbone, Hyperparameters};
+use clef_llama::{Backbone, Hyperparameters, Projector, TowerShape};
 
 use crate::error::Result;
 use crate::memory::MemoryEstimate;
@@ -33,6 +33,15 @@ pub struct HeadInspection {
     pub lexical_table: &'static str,
 }
 
+/// The vision tower of a projector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectorInspection {
+    /// The numbers that shape it.
+    pub shape: TowerShape,
+    /// Bytes of its weights.
+    pub bytes: u64,
+}
+
 /// What a file says about itself.
 #[derive(Debug, Clone)]
 pub struct Inspection {
@@ -58,6 +67,8 @@ pub struct Inspection {
     pub backbone: Option<Hyperparameters>,
     /// The head, if there is one.
     pub head: Option<HeadInspection>,
+    /// The vision tower: the file's own, if it is a projector, or that of the projector named beside it.
+    pub projector: Option<ProjectorInspection>,
     /// `tokenizer.ggml.model` and `tokenizer.ggml.pre`.
     pub tokenizer: (String, String),
     /// Tokens in the vocabulary.
@@ -69,31 +80,51 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Reads a file's header. A file that cannot decide is described, with the reasons in [`Inspection::missing`].
+    /// Reads the header of a model's or a projector's file. A file that cannot decide is described, with the reasons in
+    /// [`Inspection::missing`].
     ///
     /// # Errors
-    /// If it is not a readable GGUF file.
+    /// If it is not a readable GGUF file, or the options name a projector that is none.
     pub fn open(path: &Path, options: &ModelOptions) -> Result<Self> {
         Self::of(&Gguf::open(path)?, options)
+    }
+
+    /// Whether the file is a projector.
+    pub fn is_projector(&self) -> bool {
+        self.architecture == PROJECTOR
     }
 
     pub(crate) fn of(gguf: &Gguf, options: &ModelOptions) -> Result<Self> {
         let text = |key: &str| gguf.get_str(key).map(str::to_owned);
         let mut missing = Vec::new();
-        let backbone = Backbone::new(gguf).map_err(|e| missing.push(e.to_string())).ok();
-        let backbone_bytes = backbone.as_ref().map_or(0, |b| b.tensors().map(|t| t.bytes).sum());
-        let backbone = backbone.map(|backbone| backbone.hyperparameters().clone());
-        let head = match Head::check(gguf) {
-            Ok((layout, bytes)) => {
-                let has_output = gguf.tensor("output.weight").is_some();
-                let lexical_table = if has_output { "output.weight" } else { "token_embd.weight" };
-                Some(HeadInspection { layout, bytes, lexical_table })
-            }
-            Err(error) => {
+        let is_projector = gguf.get_str("general.architecture") == Some(PROJECTOR);
+        let projector = match &options.projector {
+            _ if is_projector => Projector::new(gguf).map(|tower| Some(described(&tower))).unwrap_or_else(|error| {
                 missing.push(error.to_string());
                 None
-            }
+            }),
+            Some(path) => Some(described(&Projector::new(&Gguf::open(path)?)?)),
+            None => None,
         };
+        let backbone = if is_projector { None } else { noted(Backbone::new(gguf), &mut missing) };
+        let backbone_bytes = backbone.as_ref().map_or(0, |b| b.tensors().map(|t| t.bytes).sum());
+        let backbone = backbone.map(|backbone| backbone.hyperparameters().clone());
+        let head = if is_projector { None } else { noted(Head::check(gguf), &mut missing) };
+        let head = head.map(|(layout, bytes)| {
+            let has_output = gguf.tensor("output.weight").is_some();
+            let lexical_table = if has_output { "output.weight" } else { "token_embd.weight" };
+            HeadInspection { layout, bytes, lexical_table }
+        });
+        if let (Some(backbone), Some(tower)) = (&backbone, &projector)
+            && backbone.width != tower.shape.embedding
+        {
+            missing.push(format!(
+                "{}: the projector makes embeddings of width {}, the backbone takes {}: they do not belong together",
+                gguf.path().display(),
+                tower.shape.embedding,
+                backbone.width
+            ));
+        }
         if let (Some(backbone), Some(head)) = (&backbone, &head)
             && backbone.width as usize != head.layout.hidden_width
         {
@@ -117,7 +148,8 @@ impl Inspection {
         let memory = backbone.as_ref().map(|backbone| {
             let (bytes, width) = head.as_ref().map_or((0, None), |h| (h.bytes, Some(h.layout.width as u64)));
             let options = options.resolved(Some(backbone.trained_context));
-            MemoryEstimate::new(backbone, backbone_bytes, bytes, width, &options)
+            let projector = projector.as_ref().map(|projector| (&projector.shape, projector.bytes));
+            MemoryEstimate::new(backbone, backbone_bytes, bytes, width, projector, &options)
         });
         Ok(Self {
             path: gguf.path().to_owned(),
@@ -131,6 +163,7 @@ impl Inspection {
             types: types(gguf),
             backbone,
             head,
+            projector,
             tokenizer: (
                 text("tokenizer.ggml.model").unwrap_or_default(),
                 text("tokenizer.ggml.pre").unwrap_or_default(),
@@ -143,6 +176,18 @@ impl Inspection {
             memory,
         })
     }
+}
+
+/// The architecture that projector files state.
+const PROJECTOR: &str = "clip";
+
+fn described(projector: &Projector<'_>) -> ProjectorInspection {
+    ProjectorInspection { shape: projector.shape().clone(), bytes: projector.weight_bytes() }
+}
+
+/// What was found, or nothing and the reason on the list.
+fn noted<T, E: std::fmt::Display>(found: std::result::Result<T, E>, missing: &mut Vec<String>) -> Option<T> {
+    found.map_err(|error| missing.push(error.to_string())).ok()
 }
 
 fn types(gguf: &Gguf) -> Vec<TypeShare> {

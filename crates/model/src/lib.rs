@@ -26,12 +26,12 @@ mod vision;
 
 pub use bundle::Bundle;
 pub use clef_llama::{
-    CacheType, Device, DeviceKind, FlashAttention, LLAMA_CPP_BUILD, devices, exit_now, set_abort_exit_code,
+    CacheType, Device, DeviceKind, FlashAttention, LLAMA_CPP_BUILD, TowerShape, devices, exit_now, set_abort_exit_code,
 };
 pub use encode::RecordEncoder;
 pub use error::{Error, ErrorKind, Result};
 pub use evaluate::Evaluator;
-pub use inspect::{HeadInspection, Inspection, TypeShare};
+pub use inspect::{HeadInspection, Inspection, ProjectorInspection, TypeShare};
 pub use kernels::{Kernels, Repack};
 pub use memory::{MemoryEstimate, MemoryItem};
 pub use options::ModelOptions;

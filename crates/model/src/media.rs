@@ -27,6 +27,9 @@ const WAITING_BYTES: usize = 512 << 20;
 /// The most tokens that an image may be allowed.
 const MAX_IMAGE_TOKENS: u32 = 1 << 20;
 
+/// Rates of videos. Slower ones would be days long, and their times as long as numbers get.
+const FRAMES_A_SECOND: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
+
 /// How pictures become tokens, and what is known of those seen so far. Any thread.
 #[derive(Debug)]
 pub(crate) struct Gallery {
@@ -94,6 +97,11 @@ impl Gallery {
             };
             let Frames { mut source, fps } = item;
             let fps = video.fps.unwrap_or(fps);
+            if !FRAMES_A_SECOND.contains(&fps) {
+                let [least, most] = [FRAMES_A_SECOND.start(), FRAMES_A_SECOND.end()];
+                let message = format!("video has {fps} frames a second, {least} to {most} are allowed");
+                return Err(refusal(&video.loc, RefusalKind::Invalid, message));
+            }
             let indices = match video.sample {
                 true => Sampling::default().indices(source.frames(), fps).map_err(at)?,
                 false => (0..source.frames()).collect(),

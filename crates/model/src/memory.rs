@@ -1,6 +1,6 @@
 //! What a model takes, computed from its header before anything is loaded.
 
-use clef_llama::Hyperparameters;
+use clef_llama::{Hyperparameters, TowerShape};
 
 use crate::evaluate::SIDE_TOKENS;
 use crate::options::ModelOptions;
@@ -31,6 +31,7 @@ impl MemoryEstimate {
         backbone_bytes: u64,
         head_bytes: u64,
         head_width: Option<u64>,
+        projector: Option<(&TowerShape, u64)>,
         options: &ModelOptions,
     ) -> Self {
         let (context, chunk) = (u64::from(options.context_tokens), u64::from(options.chunk_tokens()));
@@ -66,6 +67,13 @@ impl MemoryEstimate {
                 bytes: h.recurrent_bytes_per_sequence() + per_token * PREFIX_TOKENS,
             },
         ];
+        if let Some((_, projector_bytes)) = projector {
+            items.push(MemoryItem {
+                name: "projector weights",
+                basis: "through which images and videos are seen".into(),
+                bytes: projector_bytes,
+            });
+        }
         if let Some(width) = head_width {
             items.push(MemoryItem {
                 name: "head's memory",
@@ -73,7 +81,9 @@ impl MemoryEstimate {
                 bytes: 16 * width * context,
             });
         }
-        Self { items, later: later(h, per_token, options) }
+        let mut later = later(h, per_token, options);
+        later.extend(projector.map(|(shape, _)| largest_image(shape, options)));
+        Self { items, later }
     }
 
     /// The sum of what is taken in any case.
@@ -108,6 +118,25 @@ fn later(h: &Hyperparameters, per_token: u64, options: &ModelOptions) -> Vec<Mem
     }
     later
 }
+
+/// What seeing the largest image takes that fits the context, while it is seen.
+fn largest_image(shape: &TowerShape, options: &ModelOptions) -> MemoryItem {
+    let tokens = u64::from(options.image_max_tokens.unwrap_or(REFERENCE_IMAGE_TOKENS).min(options.context_tokens));
+    let patches = tokens * u64::from(shape.merge).pow(2);
+    let pixels = patches * u64::from(shape.patch).pow(2);
+    let activations = 4 * u64::from(3 * shape.width + 2 * shape.feed_forward.max(3 * shape.width));
+    MemoryItem {
+        name: "an image at work",
+        basis: format!("at most, for one of {tokens} tokens: {PIXEL_COPIES} bytes a pixel, {activations} a patch"),
+        bytes: pixels * PIXEL_COPIES + patches * activations,
+    }
+}
+
+/// The most tokens that the reference gives an image.
+const REFERENCE_IMAGE_TOKENS: u32 = 16_384;
+
+/// Bytes for each pixel that is on its way into the vision tower: as bytes here and there, and as floats.
+const PIXEL_COPIES: u64 = 36;
 
 /// The widest set of activations alive at once, in 32-bit floats, and the attention mask in 16 bits.
 fn compute_bytes(h: &Hyperparameters, chunk: u64, cells: u64) -> u64 {

@@ -90,6 +90,36 @@ mod tests {
     }
 
     #[test]
+    fn positions_are_the_references() {
+        let names =
+            ["image-1040x80-half", "image-256x256-gradient", "image-300x200-shapes", "image-two", "video-3-frames-odd"];
+        for name in names {
+            let golden =
+                clef_testkit::golden().into_iter().find(|golden| golden.name == name).expect("a golden record");
+            // The first placeholder of each run of them, and how many there are.
+            let is_shown = |id: i32| [4012, 4013].contains(&id);
+            let mut grids = golden.media.grids.iter().flat_map(|&[times, _, columns]| vec![columns / 2; times]);
+            let mut slots = Vec::new();
+            let mut index = 0;
+            for run in golden.input_ids.chunk_by(|a, b| a == b || !is_shown(*a) && !is_shown(*b)) {
+                if is_shown(run[0]) {
+                    slots.push((index..index + run.len(), grids.next().expect("a grid for each run")));
+                }
+                index += run.len();
+            }
+            assert!(grids.next().is_none() && !slots.is_empty(), "{name}");
+            let placed = place(&prompt(golden.input_ids.len(), &slots), 0, golden.input_ids.len());
+            let (shape, theirs) = clef_testkit::debug_array(&format!("{name}.position_ids"));
+            assert_eq!(shape, [3, 1, golden.input_ids.len()], "{name}");
+            let count = golden.input_ids.len();
+            for (index, ours) in axes(&placed).iter().enumerate() {
+                let theirs = [theirs[index], theirs[count + index], theirs[2 * count + index]];
+                assert_eq!(ours.map(|axis| axis as f32), theirs, "{name}: {index}");
+            }
+        }
+    }
+
+    #[test]
     fn pieces_of_a_prompt_stand_where_they_stand_in_the_whole() {
         let all = prompt(40, &[(2..8, 3), (10..22, 2), (23..24, 1), (30..36, 6)]);
         let whole = axes(&place(&all, 0, 40));

@@ -30,8 +30,6 @@ pub enum RecordErrorKind {
     TooLarge,
     /// Well-formed, but against a rule of the API.
     Invalid,
-    /// Well-formed and possible elsewhere, but not something this crate understands: images, videos, assets.
-    NotSupported,
     /// The model returned logits of the wrong count, or NaN, or infinities. Never the client's fault.
     Logits,
 }
@@ -164,10 +162,6 @@ impl RecordError {
 
     pub(crate) fn invalid(loc: Vec<LocItem>, slug: &'static str, message: String) -> Self {
         Self { kind: RecordErrorKind::Invalid, message, loc, slug }
-    }
-
-    pub(crate) fn not_supported(loc: Vec<LocItem>, message: String) -> Self {
-        Self { kind: RecordErrorKind::NotSupported, message, loc, slug: "not_supported" }
     }
 
     pub(crate) fn logits(message: String) -> Self {

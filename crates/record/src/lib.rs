@@ -19,6 +19,7 @@ mod error;
 pub mod json;
 mod media;
 mod parse;
+mod placeholder;
 mod prompt;
 mod question;
 mod record;

@@ -2,14 +2,14 @@
 //!
 //! The body is scanned once to its end before any rule is looked at, so that a syntax error anywhere is reported as one.
 //! After that every field is looked at where it stands: fields may come in any order, and the first problem in document
-//! order is the one a client hears about.
+//! order is the one a client hears about. (Pictures are read ahead, but what is wrong with them waits for its turn.)
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::error::{LocItem, RecordError};
 use crate::json::{self, Renderer, Shape, Value};
-use crate::media;
+use crate::media::{self, Files, Pictures};
 use crate::question;
 use crate::record::{Record, Rules, Truncate};
 use crate::text::{Grouped, Shortened};
@@ -21,7 +21,7 @@ const MAX_FIELDS: usize = 1_024;
 const MISSPELLINGS: [(&str, &str); 5] =
     [("question", "questions"), ("image", "images"), ("video", "videos"), ("asset", "assets"), ("states", "state")];
 
-pub(crate) fn parse(body: &[u8], rules: &Rules) -> Result<Record, RecordError> {
+pub(crate) fn parse(body: &[u8], rules: &Rules, files: Option<Files<'_>>) -> Result<Record, RecordError> {
     let scanned = json::scan(body)?;
     let root = Value::document(scanned.text);
     let loc = || vec![LocItem::from("body")];
@@ -29,7 +29,10 @@ pub(crate) fn parse(body: &[u8], rules: &Rules) -> Result<Record, RecordError> {
         let message = format!("body is {}, it must be an object", root.shape().described());
         return Err(RecordError::invalid(loc(), "dict_type", message));
     }
-    let mut renderer = Renderer::new(&scanned);
+    // One more than there may be, which is then refused.
+    let members: Vec<_> = root.members().take(MAX_FIELDS + 1).collect();
+    let pictures = Pictures::read(&members, rules, files);
+    let mut renderer = Renderer::new(&scanned, pictures.placeholders.as_ref());
     let mut fields = Fields::new(loc(), "body".to_owned());
     let mut state = None;
     let mut questions = None;
@@ -43,19 +46,25 @@ pub(crate) fn parse(body: &[u8], rules: &Rules) -> Result<Record, RecordError> {
         max_state_tokens: None,
         truncate: Truncate::None,
     };
-    for (name, value) in root.members() {
+    for (name, value) in members {
         fields.admit(name.clone(), &MISSPELLINGS)?;
+        pictures.check(&name)?;
         match &*name {
             "model" => record.model = optional_string("model", value)?,
-            "state" => state = Some(read_state(value, rules, &mut renderer)?),
+            "state" => {
+                check_state(value, rules)?;
+                state = Some(renderer.render_without(value, &pictures.state_parts));
+            }
             "questions" => questions = Some(question::read_all(value, rules, &mut renderer)?),
             "max_length" => record.max_length = optional_count("max_length", value, 1)?,
             "max_state_tokens" => record.max_state_tokens = optional_count("max_state_tokens", value, 0)?,
             "truncate" => record.truncate = read_truncate(value)?,
-            media if media::MEDIA_FIELDS.contains(&media) => media::check_field(media, value)?,
+            "videos" => record.videos = media::read_videos(value, rules)?,
             _ => {}
         }
     }
+    renderer.check_growth()?;
+    record.images = pictures.images;
     record.state = state.ok_or_else(|| missing("state", "any JSON value but null"))?;
     record.questions = questions.ok_or_else(|| missing("questions", "an object of one or more questions"))?;
     Ok(record)
@@ -97,12 +106,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn read_state(value: Value<'_>, rules: &Rules, renderer: &mut Renderer) -> Result<String, RecordError> {
+fn check_state(value: Value<'_>, rules: &Rules) -> Result<(), RecordError> {
     if value.is_null() && !rules.reference_limits {
         return Err(at("state", "missing", "state is null, it may be any JSON value but null".to_owned()));
     }
-    media::check_state(value)?;
-    Ok(renderer.render(value))
+    Ok(())
 }
 
 fn optional_string(name: &str, value: Value<'_>) -> Result<Option<String>, RecordError> {

@@ -21,10 +21,10 @@ const MAX_CHOICE_OPTIONS: usize = 255;
 /// The fewest and the most levels of a `score`.
 const SCORE_LEVELS: std::ops::RangeInclusive<usize> = 2..=10;
 
-/// The options of every `noul`, and what they mean unless `criteria` says otherwise. Quoted: the descriptions are JSON.
+/// The options of every `noul`, and their texts unless `criteria` says otherwise.
 const NOUL_OPTIONS: [(&str, &str); 2] = [
-    ("true", r#""The proposition is true or the answer is yes.""#),
-    ("false", r#""The proposition is false or the answer is no.""#),
+    ("true", r#"{"description":"The proposition is true or the answer is yes.","option_id":"true"}"#),
+    ("false", r#"{"description":"The proposition is false or the answer is no.","option_id":"false"}"#),
 ];
 
 /// Fields that nobody means to be ignored, and what they stand for.
@@ -32,7 +32,11 @@ const MISSPELLINGS: [(&str, &str); 4] =
     [("instruction", "instructions"), ("criterias", "criteria"), ("criterion", "criteria"), ("options", "criteria")];
 
 /// Reads the body's `questions`.
-pub(crate) fn read_all(value: Value<'_>, rules: &Rules, renderer: &mut Renderer) -> Result<Vec<Question>, RecordError> {
+pub(crate) fn read_all(
+    value: Value<'_>,
+    rules: &Rules,
+    renderer: &mut Renderer<'_>,
+) -> Result<Vec<Question>, RecordError> {
     let refuse = |slug, message| Err(RecordError::invalid(vec!["body".into(), "questions".into()], slug, message));
     if value.shape() != Shape::Object {
         let found = value.shape().described();
@@ -72,7 +76,7 @@ impl Reader<'_> {
         &self,
         value: Value<'_>,
         options_left: &mut usize,
-        renderer: &mut Renderer,
+        renderer: &mut Renderer<'_>,
     ) -> Result<Question, RecordError> {
         if self.id.len() > MAX_ID_BYTES {
             let message =
@@ -122,7 +126,7 @@ impl Reader<'_> {
     }
 
     /// The instruction, or the id where there is none. `0`, `false`, `{}` and `[]` are instructions.
-    fn instruction(&self, value: Option<Value<'_>>, renderer: &mut Renderer) -> Result<String, RecordError> {
+    fn instruction(&self, value: Option<Value<'_>>, renderer: &mut Renderer<'_>) -> Result<String, RecordError> {
         let given = value.filter(|value| !value.is_null() && value.raw_string() != Some(""));
         let instruction = match given {
             Some(value) => renderer.render(value),
@@ -139,9 +143,9 @@ impl Reader<'_> {
         &self,
         criteria: Option<Value<'_>>,
         options_left: &mut usize,
-        renderer: &mut Renderer,
+        renderer: &mut Renderer<'_>,
     ) -> Result<Vec<QuestionOption>, RecordError> {
-        let mut descriptions = NOUL_OPTIONS.map(|(_, default)| Value::document(default));
+        let mut descriptions = [None; NOUL_OPTIONS.len()];
         let criteria = criteria.filter(|criteria| !criteria.is_null());
         if let Some(criteria) = criteria {
             if criteria.shape() != Shape::Object {
@@ -156,16 +160,19 @@ impl Reader<'_> {
             for (key, value) in criteria.members() {
                 fields.admit(key.clone(), &[])?;
                 if let Some(index) = NOUL_OPTIONS.iter().position(|(name, _)| *name == key) {
-                    descriptions[index] = value;
+                    descriptions[index] = Some(value);
                 }
             }
         }
         self.take_options(NOUL_OPTIONS.len(), options_left)?;
         let options = NOUL_OPTIONS.iter().zip(descriptions);
         Ok(options
-            .map(|((key, _), description)| QuestionOption {
+            .map(|((key, default), description)| QuestionOption {
                 key: (*key).to_owned(),
-                text: renderer.option_text(key, Some(description)),
+                text: match description {
+                    Some(description) => renderer.option_text(key, description),
+                    None => (*default).to_owned(),
+                },
                 legend: None,
             })
             .collect())
@@ -175,7 +182,7 @@ impl Reader<'_> {
         &self,
         criteria: Option<Value<'_>>,
         options_left: &mut usize,
-        renderer: &mut Renderer,
+        renderer: &mut Renderer<'_>,
     ) -> Result<Vec<QuestionOption>, RecordError> {
         const ALLOWED: &str = "a choice question takes an object of 1 to 255 options";
         let criteria = self.criteria(criteria, Shape::Object, "dict_type", ALLOWED)?;
@@ -189,7 +196,7 @@ impl Reader<'_> {
         let mut options = Vec::with_capacity(count);
         for (key, description) in criteria.members() {
             let option = QuestionOption {
-                text: renderer.option_text(&key, Some(description)),
+                text: renderer.option_text(&key, description),
                 key: key.clone().into_owned(),
                 legend: None,
             };
@@ -207,7 +214,7 @@ impl Reader<'_> {
         &self,
         criteria: Option<Value<'_>>,
         options_left: &mut usize,
-        renderer: &mut Renderer,
+        renderer: &mut Renderer<'_>,
     ) -> Result<Vec<QuestionOption>, RecordError> {
         const ALLOWED: &str = "a score question takes an array of 2 to 10 levels";
         let criteria = self.criteria(criteria, Shape::Array, "list_type", ALLOWED)?;
@@ -221,11 +228,7 @@ impl Reader<'_> {
         Ok(levels
             .map(|(index, level)| {
                 let key = index.to_string();
-                QuestionOption {
-                    text: renderer.option_text(&key, Some(level)),
-                    key,
-                    legend: Some(legend(level, renderer)),
-                }
+                QuestionOption { text: renderer.option_text(&key, level), key, legend: Some(legend(level, renderer)) }
             })
             .collect())
     }
@@ -285,9 +288,9 @@ impl Reader<'_> {
     }
 }
 
-/// What the response's legend repeats: text and containers as sent, null as `""`, other scalars as the text they render
+/// What the response's legend repeats: text and containers as sent, placeholders included, null as `""`, other scalars as the text they render
 /// to (the Python SDK refuses nulls and numbers there).
-fn legend(level: Value<'_>, renderer: &mut Renderer) -> String {
+fn legend(level: Value<'_>, renderer: &mut Renderer<'_>) -> String {
     match level.shape() {
         Shape::Null => "\"\"".to_owned(),
         Shape::Number | Shape::Boolean => {
@@ -295,7 +298,7 @@ fn legend(level: Value<'_>, renderer: &mut Renderer) -> String {
             write_quoted(&renderer.render(level), &mut quoted);
             String::from_utf8_lossy(&quoted).into_owned()
         }
-        Shape::String => renderer.dump(level),
+        Shape::String => renderer.dump_as_sent(level),
         Shape::Object | Shape::Array => level.compact(),
     }
 }

@@ -4,6 +4,8 @@
 //! already rendered to what the model reads, because that text is all that anything downstream needs and it is a
 //! fraction of a value tree's size.
 
+use std::sync::Arc;
+
 use crate::attachment::{Image, Video};
 use crate::error::RecordError;
 use crate::parse;
@@ -54,9 +56,12 @@ pub enum Truncate {
 pub struct Record {
     /// The model name the client sent, if any; the loaded model answers whatever it says.
     pub model: Option<String>,
-    /// The state as the model reads it: a string as it is, any other value as canonical JSON.
+    /// The state as the model reads it: a string as it is, any other value as canonical JSON, without the parts of
+    /// messages that are pictures. Here and in every other text, an asset's placeholder reads `image N`: the place of its
+    /// picture in `images`, from 1.
     pub state: String,
-    /// The pictures, which the model is shown before the state, in this order.
+    /// The pictures, which the model is shown before the state, in this order: those of the field `images`, then those
+    /// that are parts of the state, then the assets.
     pub images: Vec<Image>,
     /// The videos, which the model is shown after the pictures, in this order.
     pub videos: Vec<Video>,
@@ -117,11 +122,15 @@ pub struct Rules {
     pub max_questions: usize,
     /// The most options of all questions of a record together. The default, 131,072, needs more than a million tokens.
     pub max_options: usize,
+    /// The most pictures of a record, wherever in the body they stand; 8 by default.
+    pub max_images: usize,
+    /// The most videos of a record; 8 by default.
+    pub max_videos: usize,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { reference_limits: false, max_questions: 32_768, max_options: 131_072 }
+        Self { reference_limits: false, max_questions: 32_768, max_options: 131_072, max_images: 8, max_videos: 8 }
     }
 }
 
@@ -129,7 +138,8 @@ impl Record {
     /// Reads a request body by the API's rules.
     ///
     /// Beside the body, memory stays under three times its size plus a fixed allowance of some 40 MiB for the options
-    /// that [`Rules::max_options`] admits, whatever the body holds. Fields may come in any order.
+    /// that [`Rules::max_options`] admits, whatever the body holds. The text of a picture is copied once, into the record.
+    /// Fields may come in any order.
     ///
     /// # Errors
     /// A body that is not JSON is refused before any rule is looked at; after that the first problem in document order
@@ -143,7 +153,21 @@ impl Record {
     /// # Errors
     /// As [`Record::parse`].
     pub fn parse_with(body: &[u8], rules: &Rules) -> Result<Self, RecordError> {
-        parse::parse(body, rules)
+        parse::parse(body, rules, None)
+    }
+
+    /// Reads a request body along with which files came: those that its assets name as `part`.
+    ///
+    /// `file` finds one by its name. It is asked once for each asset that names one.
+    ///
+    /// # Errors
+    /// As [`Record::parse`].
+    pub fn parse_with_files(
+        body: &[u8],
+        rules: &Rules,
+        file: &dyn Fn(&str) -> Option<Arc<[u8]>>,
+    ) -> Result<Self, RecordError> {
+        parse::parse(body, rules, Some(file))
     }
 }
 

@@ -70,4 +70,44 @@ fn memory_beside_a_body_stays_under_three_times_its_size() {
         assert!(record.is_ok(), "{name}: {:?}", record.err());
         assert!(peak < 3 * body.len() + allowance, "{name}: {peak} bytes");
     }
+
+    // Pictures: their text once, in the record, and nothing for the body around it.
+    let with = |fields: &str| format!(r#"{{"questions":{{"q":{{"type":"noul"}}}},{fields}}}"#).into_bytes();
+    let picture = "QUJD/+0=".repeat(60 * MEBIBYTE / 8);
+    let escaped = "QUJD\\/+0=".repeat(7 * MEBIBYTE);
+    let part = r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,PICTURE"}}"#;
+    for (name, fields, data) in [
+        ("an image", r#""state":"x","images":["data:image/png;base64,PICTURE"]"#, &picture),
+        ("an escaped image", r#""state":"x","images":["data:image\/png;base64,PICTURE"]"#, &escaped),
+        ("a part as an image", r#""state":"x","images":[PART]"#, &picture),
+        ("a part", r#""state":[{"type":"text","text":"x"},PART]"#, &picture),
+        ("a part of a message", r#""state":{"messages":[{"content":[PART,"x"]}]}"#, &picture),
+        ("a file", r#""state":[{"type":"file","mediaType":"image/png","data":"PICTURE"}]"#, &picture),
+        ("an asset", r#""assets":{"<a>":{"data_base64":"PICTURE"}},"state":{"b":"<a>","a":0}"#, &picture),
+        ("a video", r#""state":"x","videos":[{"frames":["data:image/png;base64,PICTURE"]}]"#, &picture),
+    ] {
+        let body = with(&fields.replace("PART", part).replace("PICTURE", data));
+        let (peak, record) = peak_beside(&body);
+        assert!(record.is_ok(), "{name}: {:?}", record.err());
+        assert!(peak < body.len() + MEBIBYTE, "{name}: {peak} bytes beside a body of {}", body.len());
+    }
+    drop((picture, escaped));
+
+    // Placeholders: the texts they are in, and what these may grow by.
+    let allowance = 8 * MEBIBYTE;
+    let named = |state: &str| {
+        with(&format!(r#""assets":{{"a":{{"data_base64":"A"}},"\u0007aaaaaaaaa":{{"data_base64":"A"}}}},{state}"#))
+    };
+    let bodies = [
+        ("none of them", named(&format!(r#""state":["{}"]"#, "text ".repeat(large / 5)))),
+        ("as many as may be", named(&format!(r#""state":["{}"]"#, "a b ".repeat(600_000)))),
+        ("a string of them", named(&format!(r#""state":"{}""#, r"\u0007aaaaaaaaa".repeat(large / 15)))),
+        ("beginnings of them", named(&format!(r#""state":["{}"]"#, r"\u0007".repeat(large / 6)))),
+        ("strings of them", named(&format!(r#""state":{{"b":["{}"],"a":"a"}}"#, vec!["a"; 300_000].join("\",\"")))),
+    ];
+    for (name, body) in &bodies {
+        let (peak, record) = peak_beside(body);
+        assert!(record.is_ok(), "{name}: {:?}", record.err());
+        assert!(peak < 3 * body.len() + allowance, "{name}: {peak} bytes beside a body of {}", body.len());
+    }
 }

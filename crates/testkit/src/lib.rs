@@ -6,6 +6,7 @@ mod close;
 mod fake;
 mod fixtures;
 mod golden;
+mod picture;
 
 pub use close::{Closeness, assert_close, largest_difference};
 pub use fake::{Event, FakeEncoder, FakeModel, Gate, Log};
@@ -13,3 +14,4 @@ pub use fixtures::{Tiny, built_in_model, fixture, generated_dir, project_dir, ti
 pub use golden::{
     GoldenMedia, GoldenQuestion, GoldenRecord, UpstreamAnswers, debug_array, golden, nano_golden, upstream,
 };
+pub use picture::bitmap;

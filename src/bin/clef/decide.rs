@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use clef_api::Record;
+use clef_api::{Image, LocItem, MediaData, Record, Video, VideoContent};
 use clef_server::{ModelFlags, model_or_built_in, open_with_progress};
 
 use crate::failure::{Failure, print};
@@ -15,6 +15,14 @@ use crate::table;
 pub(crate) struct Arguments {
     /// The request: a JSON file, or - for standard input
     request: Option<PathBuf>,
+
+    /// Show a picture file before the state, after those in the request; may be given several times
+    #[arg(long, value_name = "FILE")]
+    image: Vec<PathBuf>,
+
+    /// Show an animated GIF or WebP as a video; may be given several times
+    #[arg(long, value_name = "FILE")]
+    video: Vec<PathBuf>,
 
     /// Print the response with line breaks
     #[arg(long, conflicts_with = "table")]
@@ -34,7 +42,8 @@ const MAX_REQUEST_BYTES: u64 = 100 << 20;
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // The request first: a typo in it should not cost the time of loading a model.
     let body = read_request(arguments.request.as_deref())?;
-    let record = Record::parse(&body).map_err(Failure::request)?;
+    let mut record = Record::parse(&body).map_err(Failure::request)?;
+    show(arguments, &mut record)?;
     let model = model_or_built_in(arguments.model.model.as_deref())?;
     if let Some(notice) = model.notice() {
         let _ = writeln!(std::io::stderr(), "{notice}");
@@ -56,6 +65,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     reply.push('\n');
     print(&reply)
+}
+
+/// Adds the files that the command line names to what the record shows.
+fn show(arguments: &Arguments, record: &mut Record) -> Result<(), Failure> {
+    for path in &arguments.image {
+        record.images.push(Image { data: read_file(path)?, loc: place(path) });
+    }
+    for path in &arguments.video {
+        let content = VideoContent::Animation(read_file(path)?);
+        record.videos.push(Video { content, fps: None, sample: true, loc: place(path) });
+    }
+    Ok(())
+}
+
+/// How messages call a file: errors leave the first step out, as it is the body of a request.
+fn place(path: &Path) -> Vec<LocItem> {
+    vec!["body".into(), LocItem::field(&path.display().to_string())]
+}
+
+fn read_file(path: &Path) -> Result<MediaData, Failure> {
+    let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_REQUEST_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    if bytes.len() as u64 > MAX_REQUEST_BYTES {
+        let limit = MAX_REQUEST_BYTES >> 20;
+        return Err(Failure::request(format_args!("{} is larger than {limit} MiB", path.display())));
+    }
+    Ok(MediaData::File(bytes.into()))
 }
 
 fn read_request(path: Option<&Path>) -> Result<Vec<u8>, Failure> {

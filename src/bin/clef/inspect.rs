@@ -65,6 +65,15 @@ fn as_json(i: &Inspection) -> Value {
             "lexical_table": h.lexical_table,
             "temperatures": !h.layout.temperatures.is_empty(),
         })),
+        "projector": i.projector.as_ref().map(|p| json!({
+            "layers": p.shape.layers,
+            "width": p.shape.width,
+            "feed_forward": p.shape.feed_forward,
+            "heads": p.shape.heads,
+            "token_side": p.shape.token_side(),
+            "embedding": p.shape.embedding,
+            "bytes": p.bytes,
+        })),
         "tokenizer": {"model": i.tokenizer.0, "pre": i.tokenizer.1, "tokens": i.vocabulary},
         "missing": i.missing,
         "memory": i.memory.as_ref().map(|m| json!({
@@ -108,6 +117,17 @@ fn as_text(i: &Inspection) -> String {
             line("", "with temperatures".to_owned());
         }
     }
+    if let Some(p) = &i.projector {
+        let s = &p.shape;
+        let tower =
+            format!("{} layers, width {}, feed-forward {}, {} heads", s.layers, s.width, s.feed_forward, s.heads);
+        line("projector", tower);
+        let tokens = format!("a token for {0}x{0} pixels", s.token_side());
+        line("", format!("{}, {tokens}, for backbones of width {}", size(p.bytes), s.embedding));
+    }
+    if i.is_projector() {
+        return described_projector(out, i);
+    }
     line("tokenizer", format!("{} ({}), {} tokens", i.tokenizer.0, i.tokenizer.1, i.vocabulary));
     if let Some(memory) = &i.memory {
         line("memory", format!("{} in all", size(memory.total())));
@@ -122,6 +142,17 @@ fn as_text(i: &Inspection) -> String {
     match i.missing.as_slice() {
         [] => line("", "can decide".to_owned()),
         missing => missing.iter().for_each(|what| line("missing", what.clone())),
+    }
+    out
+}
+
+/// The end of a projector's description.
+fn described_projector(mut out: String, i: &Inspection) -> String {
+    match i.missing.as_slice() {
+        [] => out.push_str("              can see: give it beside its model, -m MODEL --mmproj THIS\n"),
+        missing => missing.iter().for_each(|what| {
+            let _ = writeln!(out, "{:<14}{}", "missing", plain(what));
+        }),
     }
     out
 }

@@ -5,7 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clef_encoder::{Encoder, Tokenize, TokenizeError};
 use clef_record::{Prompt, Record, TokenId};
 
-const SPECIAL: [&str; 4] = ["<|im_start|>", "<|im_end|>", "<think>", "</think>"];
+const SPECIAL: [&str; 8] = [
+    "<|im_start|>",
+    "<|im_end|>",
+    "<think>",
+    "</think>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+];
 
 /// Ids of special tokens start past all characters.
 const FIRST_SPECIAL: i32 = 0x0011_0000;
@@ -16,6 +25,8 @@ pub(crate) struct Characters {
     pub(crate) bytes: AtomicUsize,
     /// A character that no token stands for.
     pub(crate) dropped: Option<char>,
+    /// Special texts that this vocabulary does not have, from the end of the list.
+    pub(crate) lacks: usize,
 }
 
 impl Characters {
@@ -32,7 +43,8 @@ impl Tokenize for Characters {
         }
         let mut rest = text;
         while let Some(character) = rest.chars().next() {
-            if let Some(index) = SPECIAL.iter().position(|special| rest.starts_with(special)) {
+            let known = &SPECIAL[..SPECIAL.len() - self.lacks];
+            if let Some(index) = known.iter().position(|special| rest.starts_with(special)) {
                 out.push(TokenId(FIRST_SPECIAL + i32::try_from(index).unwrap()));
                 rest = &rest[SPECIAL[index].len()..];
                 continue;
@@ -46,7 +58,7 @@ impl Tokenize for Characters {
     }
 
     fn longest_token_bytes(&self) -> usize {
-        SPECIAL[0].len()
+        SPECIAL.iter().map(|special| special.len()).max().unwrap()
     }
 }
 

@@ -5,4 +5,5 @@
 mod characters;
 mod layout;
 mod limits;
+mod media;
 mod properties;

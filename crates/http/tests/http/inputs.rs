@@ -120,28 +120,6 @@ async fn depth_never_hurts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pictures_are_refused_in_every_form() {
-    let server = Running::start(config()).await;
-    let url = "data:image/png;base64,AAAA";
-    let question = r#""questions":{"q":{"type":"noul"}}"#;
-    for body in [
-        format!(r#"{{"state":"x",{question},"images":["{url}"]}}"#),
-        format!(r#"{{"state":"x",{question},"videos":[{{"frames":["{url}"],"fps":2.0}}]}}"#),
-        format!(
-            r#"{{"state":"x",{question},"assets":{{"<image:00>":{{"type":"image","format":"png","data_base64":"AA"}}}}}}"#
-        ),
-        format!(r#"{{"state":[{{"type":"image_url","image_url":{{"url":"{url}"}}}}],{question}}}"#),
-        format!(
-            r#"{{"state":{{"messages":[{{"role":"user","content":[{{"type":"input_image","image_url":"{url}"}}]}}]}},{question}}}"#
-        ),
-    ] {
-        let answer = server.decide(&body, &[]).await;
-        assert_eq!(answer.error(501), "not_supported_error", "{body}");
-    }
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prompt_over_the_context_is_refused_with_both_numbers() {
     let mut served = model(8, None);
     served.engine = clef_engine::Engine::start(

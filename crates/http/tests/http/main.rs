@@ -8,6 +8,7 @@ mod endpoints;
 mod inputs;
 mod life;
 mod load;
+mod media;
 mod patience;
 mod protocol;
 mod support;

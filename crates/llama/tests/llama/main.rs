@@ -6,10 +6,12 @@ mod backbone;
 mod context;
 mod gguf;
 mod kernels;
+mod projector;
 mod saved;
 mod support;
 mod tokenizer;
 mod virtual_file;
+mod vision;
 
 /// Counts what Rust code allocates, for the tests on claims that a file makes about itself.
 #[global_allocator]

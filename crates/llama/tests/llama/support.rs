@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use clef_llama::gguf::{Array, Gguf, HeaderWriter, TensorInfo, TensorType, Value, ValueType};
@@ -49,7 +50,7 @@ pub(crate) enum Put {
     Bools(Vec<bool>),
 }
 
-/// A header in the making: that of clef-tiny, with changes.
+/// A header in the making: that of a sound file, with changes.
 pub(crate) struct Sketch {
     source: Gguf,
     changed: BTreeMap<String, Option<Put>>,
@@ -59,8 +60,13 @@ pub(crate) struct Sketch {
 }
 
 impl Sketch {
+    /// Of clef-tiny.
     pub(crate) fn new() -> Self {
-        let source = Gguf::open(&tiny(Tiny::BF16)).unwrap();
+        Self::of(&tiny(Tiny::BF16))
+    }
+
+    pub(crate) fn of(path: &Path) -> Self {
+        let source = Gguf::open(path).unwrap();
         let tensors = source.tensors().to_vec();
         Self { source, changed: BTreeMap::new(), tensors, architecture: "clef" }
     }

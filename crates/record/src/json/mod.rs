@@ -39,9 +39,10 @@ pub const MAX_INTEGER_DIGITS: usize = 4_300;
 /// The longest body that is read, in bytes; positions inside fit four bytes.
 pub const MAX_BODY_BYTES: usize = 1 << 30;
 
-/// How much longer than the body its numbers may print: `1e15` is four bytes and prints eighteen.
+/// How much longer than the body its numbers may print: `1e15` is four bytes and prints eighteen. Placeholders may print
+/// as much longer again.
 ///
-/// A record that a context of a million tokens could hold stays below it: every such number costs several tokens.
+/// A record that a context of a million tokens could hold stays below it: every such number or name costs several tokens.
 pub(crate) const MAX_GROWTH_BYTES: usize = 4 << 20;
 
 /// A JSON text as the reference renders it: a string as it is, anything else as [`dump_canonical`] prints it.
@@ -50,7 +51,7 @@ pub(crate) const MAX_GROWTH_BYTES: usize = 4 << 20;
 /// If the text is not JSON, or nested deeper than [`MAX_DEPTH`].
 pub fn render_canonical(text: &str) -> Result<String, RecordError> {
     let scanned = scan(text.as_bytes())?;
-    Ok(Renderer::new(&scanned).render(Value::document(scanned.text)))
+    Ok(Renderer::new(&scanned, None).render(Value::document(scanned.text)))
 }
 
 /// A JSON text as CPython's `json.dumps` prints it: compact, keys sorted by code point, strings quoted.
@@ -59,5 +60,5 @@ pub fn render_canonical(text: &str) -> Result<String, RecordError> {
 /// As [`render_canonical`].
 pub fn dump_canonical(text: &str) -> Result<String, RecordError> {
     let scanned = scan(text.as_bytes())?;
-    Ok(Renderer::new(&scanned).dump(Value::document(scanned.text)))
+    Ok(Renderer::new(&scanned, None).dump(Value::document(scanned.text)))
 }

@@ -10,66 +10,96 @@
 //! Members are separated by NUL while their object is open. A printed value never holds one (control characters are
 //! escaped), so a member's end is found without storing it, and in an object whose keys are in order already the
 //! separators just become commas. Work is linear in the text times the depth, which is bounded.
+//!
+//! Two things may differ from what the body says, and both are done on the way: array elements that are pictures are
+//! passed over, and placeholders in strings are replaced. Keys are never touched.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::scan::Scanned;
 use super::string::{self, PrintedBytes};
-use super::value::{Shape, Value, end_of_scalar, end_of_string, skip_whitespace};
-use super::{number, string::Piece};
+use super::value::{Value, end_of_scalar, end_of_string, skip_whitespace};
+use super::{MAX_GROWTH_BYTES, number, string::Piece};
+use crate::error::RecordError;
+use crate::placeholder::{Placeholders, Replaced};
 
 const SEPARATOR: u8 = 0;
 
 /// Renders values of one scanned text, reusing its buffers.
 #[derive(Debug)]
-pub(crate) struct Renderer {
+pub(crate) struct Renderer<'p> {
     /// Where the members of all open objects start, relative to their object.
     starts: Vec<u32>,
     /// One object's members in order.
     ordered: Vec<u8>,
+    /// How much longer than the text its numbers may print.
     growth: usize,
+    placeholders: Option<&'p Placeholders>,
+    /// How much longer than the text its placeholders have printed.
+    replaced_growth: usize,
 }
 
-impl Renderer {
-    pub(crate) fn new(scanned: &Scanned<'_>) -> Self {
-        Self { starts: Vec::with_capacity(scanned.open_members), ordered: Vec::new(), growth: scanned.growth }
+impl<'p> Renderer<'p> {
+    pub(crate) fn new(scanned: &Scanned<'_>, placeholders: Option<&'p Placeholders>) -> Self {
+        Self {
+            starts: Vec::with_capacity(scanned.open_members),
+            ordered: Vec::new(),
+            growth: scanned.growth,
+            placeholders,
+            replaced_growth: 0,
+        }
     }
 
-    /// A string's value as it is, any other value as [`dump`](Self::dump) prints it.
+    /// A string's value as it is, any other value as `json.dumps` prints it.
     pub(crate) fn render(&mut self, value: Value<'_>) -> String {
-        let Some(raw) = value.raw_string() else {
-            return self.dump(value);
-        };
-        let mut text = String::with_capacity(raw.len());
-        for piece in string::pieces(raw) {
-            match piece {
-                Piece::Plain(plain) => text.push_str(plain),
-                Piece::Escaped(character) => text.push(character),
-            }
+        self.render_without(value, &[])
+    }
+
+    /// The same, without some elements of its arrays: those at these places in the document, which are in order.
+    pub(crate) fn render_without(&mut self, value: Value<'_>, omitted: &[Range<usize>]) -> String {
+        let bytes = value.text().len() - omitted.iter().map(Range::len).sum::<usize>();
+        let mut out = self.buffer(bytes);
+        match value.raw_string() {
+            Some(raw) => self.write_text(raw, &mut out),
+            None => self.write(value, omitted, &mut out),
         }
-        text.shrink_to_fit();
-        text
+        into_text(out)
     }
 
     /// The value as `json.dumps` prints it.
     pub(crate) fn dump(&mut self, value: Value<'_>) -> String {
-        let mut out = self.buffer_for(value);
-        self.write(value, &mut out);
+        let mut out = self.buffer(value.text().len());
+        self.write(value, &[], &mut out);
         into_text(out)
     }
 
+    /// The same, with placeholders as they are.
+    pub(crate) fn dump_as_sent(&mut self, value: Value<'_>) -> String {
+        let placeholders = self.placeholders.take();
+        let text = self.dump(value);
+        self.placeholders = placeholders;
+        text
+    }
+
+    /// Whether placeholders became longer than texts may; if so, what was rendered is not complete.
+    pub(crate) fn check_growth(&self) -> Result<(), RecordError> {
+        if self.replaced_growth <= MAX_GROWTH_BYTES {
+            return Ok(());
+        }
+        let what = "placeholders shorter than what replaces them would lengthen the texts by at least";
+        Err(RecordError::too_large(what, self.replaced_growth, MAX_GROWTH_BYTES))
+    }
+
     /// The canonical text of an option: its key, and its description unless that is null.
-    pub(crate) fn option_text(&mut self, key: &str, description: Option<Value<'_>>) -> String {
+    pub(crate) fn option_text(&mut self, key: &str, description: Value<'_>) -> String {
         const FRAME_BYTES: usize = r#"{"description":,"option_id":""}"#.len();
-        let mut out = match description {
-            Some(value) => self.buffer_for(value),
-            None => Vec::new(),
-        };
+        let mut out = self.buffer(description.text().len());
         out.reserve_exact(key.len() + FRAME_BYTES);
         out.push(b'{');
-        if let Some(value) = description.filter(|value| value.shape() != Shape::Null) {
+        if !description.is_null() {
             out.extend_from_slice(b"\"description\":");
-            self.write(value, &mut out);
+            self.write(description, &[], &mut out);
             out.push(b',');
         }
         out.extend_from_slice(b"\"option_id\":");
@@ -79,16 +109,63 @@ impl Renderer {
     }
 
     /// Appends the value as `json.dumps` prints it.
-    pub(crate) fn write(&mut self, value: Value<'_>, out: &mut Vec<u8>) {
-        let mut pass = Pass { text: value.text(), at: 0, renderer: self, out };
+    fn write(&mut self, value: Value<'_>, omitted: &[Range<usize>], out: &mut Vec<u8>) {
+        let mut pass = Pass { text: value.text(), start: value.range().start, at: 0, omitted, renderer: self, out };
         pass.value();
     }
 
-    /// Room for a value's printed form; exact, because a buffer that doubles would cost twice the body.
-    fn buffer_for(&self, value: Value<'_>) -> Vec<u8> {
-        let bytes = value.text().len();
-        let growth = self.growth.min(bytes.saturating_mul(number::MAX_FLOAT_BYTES));
-        Vec::with_capacity(bytes + growth)
+    /// Appends a raw string's value.
+    fn write_text(&mut self, raw: &str, out: &mut Vec<u8>) {
+        match self.placeholders {
+            None => string::write_value(raw, out),
+            Some(placeholders) => self.replace(placeholders, raw, out, |text, out| out.extend_from_slice(text)),
+        }
+    }
+
+    /// Appends a raw string as `json.dumps` prints it.
+    fn write_string(&mut self, raw: &str, out: &mut Vec<u8>) {
+        let Some(placeholders) = self.placeholders else {
+            return string::write_raw_quoted(raw, out);
+        };
+        out.push(b'"');
+        self.replace(placeholders, raw, out, string::write_escaped);
+        out.push(b'"');
+    }
+
+    /// Appends a raw string's value with its placeholders replaced.
+    fn replace(
+        &mut self,
+        placeholders: &Placeholders,
+        raw: &str,
+        out: &mut Vec<u8>,
+        append: impl Fn(&[u8], &mut Vec<u8>),
+    ) {
+        let growth_so_far = &mut self.replaced_growth;
+        let mut write = |replaced: Replaced<'_>| match replaced {
+            Replaced::Text(text) => append(text, out),
+            Replaced::Placeholder { replacement, growth } => {
+                *growth_so_far += growth;
+                // What is over the limit is refused in the end, and takes no memory until then.
+                if *growth_so_far <= MAX_GROWTH_BYTES {
+                    append(replacement.as_bytes(), out);
+                }
+            }
+        };
+        let mut replacing = placeholders.replacing();
+        for piece in string::pieces(raw) {
+            match piece {
+                Piece::Plain(plain) => replacing.read(plain.as_bytes(), &mut write),
+                Piece::Escaped(character) => replacing.read(character.encode_utf8(&mut [0; 4]).as_bytes(), &mut write),
+            }
+        }
+        replacing.finish(&mut write);
+    }
+
+    /// Room for the printed form of so many bytes; exact, because a buffer that doubles would cost twice the body.
+    fn buffer(&self, bytes: usize) -> Vec<u8> {
+        let numbers = self.growth.min(bytes.saturating_mul(number::MAX_FLOAT_BYTES));
+        let placeholders = self.placeholders.map_or(0, |known| known.most_growth(bytes).min(MAX_GROWTH_BYTES));
+        Vec::with_capacity(bytes + numbers + placeholders)
     }
 
     /// Puts the members of the object printed from `base` on, those of `starts[first..]`, into Python's order.
@@ -140,19 +217,26 @@ fn into_text(mut printed: Vec<u8>) -> String {
 }
 
 /// One walk over a value's text. Recurses to the depth that the scan admitted.
-struct Pass<'t, 'r> {
+struct Pass<'t, 'r, 'p> {
     text: &'t str,
+    /// Where the text starts in its document.
+    start: usize,
     at: usize,
-    renderer: &'r mut Renderer,
+    /// What is still to be passed over.
+    omitted: &'t [Range<usize>],
+    renderer: &'r mut Renderer<'p>,
     out: &'r mut Vec<u8>,
 }
 
-impl<'t> Pass<'t, '_> {
+impl<'t> Pass<'t, '_, '_> {
     fn value(&mut self) {
         match self.peek() {
             Some(b'{') => self.object(),
             Some(b'[') => self.array(),
-            Some(b'"') => self.string(),
+            Some(b'"') => {
+                let raw = self.string();
+                self.renderer.write_string(raw, self.out);
+            }
             Some(b't' | b'f' | b'n') => {
                 let literal = self.scalar();
                 self.out.extend_from_slice(literal.as_bytes());
@@ -169,6 +253,9 @@ impl<'t> Pass<'t, '_> {
         self.at += 1;
         let mut is_first = true;
         while self.next_item(b']') {
+            if self.pass_over() {
+                continue;
+            }
             if !is_first {
                 self.out.push(b',');
             }
@@ -189,7 +276,8 @@ impl<'t> Pass<'t, '_> {
             }
             let start = u32::try_from(self.out.len() - base).expect("the body's limit keeps positions in four bytes");
             self.renderer.starts.push(start);
-            self.string();
+            let key = self.string();
+            string::write_raw_quoted(key, self.out);
             self.skip_whitespace();
             self.at += 1;
             self.skip_whitespace();
@@ -214,10 +302,23 @@ impl<'t> Pass<'t, '_> {
         true
     }
 
-    fn string(&mut self) {
-        let end = end_of_string(self.text.as_bytes(), self.at);
-        string::write_raw_quoted(&self.text[self.at + 1..end - 1], self.out);
-        self.at = end;
+    /// Moves behind the element at the cursor if it is to be left out.
+    fn pass_over(&mut self) -> bool {
+        match self.omitted.split_first() {
+            Some((next, others)) if next.start == self.start + self.at => {
+                self.at += next.len();
+                self.omitted = others;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Moves behind the string at the cursor; what stands between its quotes.
+    fn string(&mut self) -> &'t str {
+        let start = self.at + 1;
+        self.at = end_of_string(self.text.as_bytes(), self.at);
+        &self.text[start..self.at - 1]
     }
 
     fn scalar(&mut self) -> &'t str {

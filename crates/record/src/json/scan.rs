@@ -155,7 +155,8 @@ impl Scanner<'_> {
         self.at += 1;
         loop {
             let rest = &self.body[self.at..];
-            let Some(length) = rest.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20) else {
+            let Some(length) = super::string::position(rest, |byte| byte == b'"' || byte == b'\\' || byte < 0x20)
+            else {
                 self.at = self.body.len();
                 return Err(self.error("a string without its closing quote"));
             };

@@ -5,6 +5,23 @@
 
 use std::borrow::Cow;
 
+/// Where the first byte is that is looked for.
+///
+/// A picture is one string of millions of bytes, and every pass over a body has to find its end. So beyond its first bytes
+/// a text is looked at in blocks, of which a compiler makes a few comparisons each.
+#[inline]
+pub(super) fn position(bytes: &[u8], is_sought: impl Fn(u8) -> bool) -> Option<usize> {
+    const BLOCK_BYTES: usize = 32;
+    let (start, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES));
+    if let Some(found) = start.iter().position(|&byte| is_sought(byte)) {
+        return Some(found);
+    }
+    let is_free_of_it = |block: &&[u8; BLOCK_BYTES]| !block.iter().fold(false, |found, &byte| found | is_sought(byte));
+    let free = BLOCK_BYTES * rest.as_chunks().0.iter().take_while(is_free_of_it).count();
+    let found = rest[free..].iter().position(|&byte| is_sought(byte))?;
+    Some(start.len() + free + found)
+}
+
 /// A part of a raw JSON string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
@@ -61,12 +78,16 @@ pub(crate) fn code_unit(bytes: &[u8], at: usize) -> Option<u32> {
     digits.iter().try_fold(0, |unit, &digit| char::from(digit).to_digit(16).map(|value| unit * 16 + value))
 }
 
-/// The value of a raw string; borrowed when it has no escape.
+/// The value of a raw string; borrowed when it has no escape, else in just as much memory as it takes.
 pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
     if !raw.contains('\\') {
         return Cow::Borrowed(raw);
     }
-    let mut value = String::with_capacity(raw.len());
+    let lengths = pieces(raw).map(|piece| match piece {
+        Piece::Plain(plain) => plain.len(),
+        Piece::Escaped(character) => character.len_utf8(),
+    });
+    let mut value = String::with_capacity(lengths.sum());
     for piece in pieces(raw) {
         match piece {
             Piece::Plain(plain) => value.push_str(plain),
@@ -74,6 +95,16 @@ pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(value)
+}
+
+/// Appends the value of a raw string.
+pub(crate) fn write_value(raw: &str, out: &mut Vec<u8>) {
+    for piece in pieces(raw) {
+        match piece {
+            Piece::Plain(plain) => out.extend_from_slice(plain.as_bytes()),
+            Piece::Escaped(character) => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
 }
 
 /// Prints a raw string, quotes included, as `json.dumps(..., ensure_ascii=False)` prints its value.
@@ -91,15 +122,20 @@ pub(crate) fn write_raw_quoted(raw: &str, out: &mut Vec<u8>) {
 /// Prints a text, quotes included, as `json.dumps(..., ensure_ascii=False)` does.
 pub(crate) fn write_quoted(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    let must_escape = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    let mut rest = text.as_bytes();
-    while let Some(plain) = rest.iter().position(must_escape) {
+    write_escaped(text.as_bytes(), out);
+    out.push(b'"');
+}
+
+/// Prints a part of a text as it stands between quotes; only ASCII is ever escaped, so characters may be divided.
+pub(crate) fn write_escaped(text: &[u8], out: &mut Vec<u8>) {
+    let must_escape = |byte| byte < 0x20 || byte == b'"' || byte == b'\\';
+    let mut rest = text;
+    while let Some(plain) = position(rest, must_escape) {
         out.extend_from_slice(&rest[..plain]);
         write_character(char::from(rest[plain]), out);
         rest = &rest[plain + 1..];
     }
     out.extend_from_slice(rest);
-    out.push(b'"');
 }
 
 fn write_character(character: char, out: &mut Vec<u8>) {

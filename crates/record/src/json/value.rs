@@ -4,6 +4,7 @@
 //! levels whose keys mean something to the API costs a few passes, and free-form values below are only ever sliced.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::string;
 
@@ -11,6 +12,7 @@ use super::string;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Value<'a> {
     text: &'a str,
+    start: usize,
 }
 
 /// What a value is.
@@ -41,12 +43,19 @@ impl Shape {
 impl<'a> Value<'a> {
     /// The value that a whole scanned text is.
     pub(crate) fn document(text: &'a str) -> Self {
-        Self { text: text.trim_matches([' ', '\t', '\n', '\r']) }
+        const WHITESPACE: [char; 4] = [' ', '\t', '\n', '\r'];
+        let start = text.len() - text.trim_start_matches(WHITESPACE).len();
+        Self { text: text.trim_matches(WHITESPACE), start }
     }
 
     /// The text as it stands in the body.
     pub(crate) fn text(self) -> &'a str {
         self.text
+    }
+
+    /// Where the text stands in the document.
+    pub(crate) fn range(self) -> Range<usize> {
+        self.start..self.start + self.text.len()
     }
 
     pub(crate) fn shape(self) -> Shape {
@@ -92,7 +101,19 @@ impl<'a> Value<'a> {
 
     /// The value under a key, the last one if there are several, as Python reads it.
     pub(crate) fn member(self, key: &str) -> Option<Value<'a>> {
-        self.members().filter(|(found, _)| found == key).map(|(_, value)| value).last()
+        let [value] = self.pick([key]);
+        value
+    }
+
+    /// The values under some keys, found in one walk; each the last one if there are several.
+    pub(crate) fn pick<const N: usize>(self, keys: [&str; N]) -> [Option<Value<'a>>; N] {
+        let mut picked = [None; N];
+        for (name, value) in self.members() {
+            if let Some(index) = keys.iter().position(|key| *key == name) {
+                picked[index] = Some(value);
+            }
+        }
+        picked
     }
 
     /// The text as it stands in the body, without the whitespace between its parts.
@@ -114,19 +135,20 @@ impl<'a> Value<'a> {
 
     fn items(self, opening: u8) -> Items<'a> {
         let is_container = self.text.as_bytes().first() == Some(&opening);
-        Items { text: self.text, at: if is_container { 1 } else { self.text.len() } }
+        Items { value: self, at: if is_container { 1 } else { self.text.len() } }
     }
 }
 
 struct Items<'a> {
-    text: &'a str,
+    value: Value<'a>,
     at: usize,
 }
 
 impl<'a> Items<'a> {
     /// The next key or value. In a scanned text the punctuation between them can only be the right one.
     fn next_value(&mut self) -> Option<Value<'a>> {
-        let bytes = self.text.as_bytes();
+        let Value { text, start: base } = self.value;
+        let bytes = text.as_bytes();
         let mut start = skip_whitespace(bytes, self.at);
         if matches!(bytes.get(start), Some(b',' | b':')) {
             start = skip_whitespace(bytes, start + 1);
@@ -135,7 +157,7 @@ impl<'a> Items<'a> {
             return None;
         }
         self.at = end_of_value(bytes, start);
-        Some(Value { text: &self.text[start..self.at] })
+        Some(Value { text: &text[start..self.at], start: base + start })
     }
 }
 
@@ -151,7 +173,7 @@ fn is_whitespace(byte: &u8) -> bool {
 /// Where the string whose opening quote is at `start` ends, its closing quote included.
 pub(crate) fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
-    while let Some(length) = bytes[at..].iter().position(|&byte| byte == b'"' || byte == b'\\') {
+    while let Some(length) = string::position(&bytes[at..], |byte| byte == b'"' || byte == b'\\') {
         at += length;
         if bytes[at] == b'"' {
             return at + 1;
@@ -203,13 +225,16 @@ mod tests {
 
     #[test]
     fn members_and_elements_are_slices_of_the_text() {
-        let value = Value::document(" { \"a\" : [ 1 , {\"b\":\"]}\\\"\"} , [] ] ,\"\\u0061\":-1.5E+3 } ");
+        let text = " { \"a\" : [ 1 , {\"b\":\"]}\\\"\"} , [] ] ,\"\\u0061\":-1.5E+3 } ";
+        let value = Value::document(text);
         let members: Vec<_> = value.members().map(|(key, value)| (key.into_owned(), value.text())).collect();
         assert_eq!(members, [("a".to_owned(), "[ 1 , {\"b\":\"]}\\\"\"} , [] ]"), ("a".to_owned(), "-1.5E+3")]);
         let first = value.members().next().expect("a member").1;
+        assert!(first.elements().all(|element| &text[element.range()] == element.text()));
         let elements: Vec<_> = first.elements().map(Value::text).collect();
         assert_eq!(elements, ["1", "{\"b\":\"]}\\\"\"}", "[]"]);
         assert_eq!(value.member("a").map(Value::text), Some("-1.5E+3"));
+        assert_eq!(value.pick(["b", "a"]).map(|found| found.map(Value::text)), [None, Some("-1.5E+3")]);
         assert_eq!(value.compact(), r#"{"a":[1,{"b":"]}\""},[]],"\u0061":-1.5E+3}"#);
         assert_eq!(Value::document("[]").elements().count(), 0);
         assert_eq!(Value::document("{ }").members().count(), 0);

@@ -96,9 +96,15 @@ fn text_parts_of_messages_stay_in_the_state() {
     for json in [
         r#"[{"role":"user","content":[{"type":"text","text":"hi"}]}]"#,
         r#"{"messages":[{"content":[{"text":"hi","type":"text"}]}]}"#,
-        r#"[{"type":"image_url"}]"#,
-        r#"[{"type":"image_url","image_url":null}]"#,
         r#"[{"image_url":"x","type":"product"}]"#,
+        r#"[{"type":"image","image_url":"x"}]"#,
+        r#"{"note":"image_url and input_image are words here","type":"image_url"}"#,
+        r#"{"type":"image_url","image_url":null}"#,
+        r#"[["image_url",{"type":"input_image"}]]"#,
+        r#"[{"type":"file","mediaType":"text/plain","data":"a"}]"#,
+        r#"[{"type":"file","mediaType":"image/png","data":null}]"#,
+        r#"{"type":"file","mediaType":"image/png","data":"a"}"#,
+        r#"[{"type":"json","value":["<__media__>","<|image_pad|>"]}]"#,
         r#"{"messages":"none"}"#,
     ] {
         assert_eq!(state(json), clef_record::json::render_canonical(json).unwrap());

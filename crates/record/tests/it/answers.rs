@@ -16,6 +16,8 @@ fn prompt_of(record: &Record) -> Prompt {
     Prompt {
         tokens: vec![TokenId(0); 321],
         prefix_end: 0,
+        media: Vec::new(),
+        media_ends: Vec::new(),
         state_end: 0,
         questions: questions.collect(),
         truncated_tokens: 0,

@@ -6,5 +6,6 @@ mod accepted;
 mod answers;
 mod hostile;
 mod json_cases;
+mod media;
 mod properties;
 mod refused;

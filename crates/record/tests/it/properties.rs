@@ -3,10 +3,19 @@
 use clef_record::{Decision, Prompt, PromptOption, PromptQuestion, Record, json};
 use proptest::prelude::*;
 
-const BODY: &str = r#"{"model":"m","state":{"b":[1.5e3,-0,"\ud83d\ude00\n"],"a":{"x":null},"a":true},"questions":{
+const BODY: &str = r#"{"model":"m","state":{"b":[1.5e3,-0,"\ud83d\ude00\n"],"a":{"x":null},"a":true,
+        "messages":[{"content":[{"type":"image_url","image_url":{"url":"data:,"}},"<a>"]}]},"questions":{
     "route":{"type":"choice","instructions":"Which?","criteria":{"b":null,"a":{"d":1}}},
     "angry":{"instructions":["é"],"type":"noul","criteria":{"true":"yes"}},
-    "urgency":{"type":"score","criteria":["later",{"k":[]},7]}},"max_length":700,"truncate":"end","images":[]}"#;
+    "urgency":{"type":"score","criteria":["later",{"k":[]},7]}},"max_length":700,"truncate":"end",
+    "images":["data:,",{"type":"input_image","image_url":"data:,"}],"assets":{"<a>":{"type":"image","data_base64":"A"}},
+    "videos":[{"frames":["data:,"],"fps":2.5,"sample":false},"data:,"]}"#;
+
+#[test]
+fn the_body_that_is_changed_is_valid() {
+    let record = Record::parse(BODY.as_bytes()).unwrap();
+    assert_eq!((record.images.len(), record.videos.len()), (4, 2));
+}
 
 fn check(body: &[u8]) {
     if let Err(error) = Record::parse(body) {
@@ -84,6 +93,8 @@ proptest! {
         let prompt = Prompt {
             tokens: Vec::new(),
             prefix_end: 0,
+            media: Vec::new(),
+            media_ends: Vec::new(),
             state_end: 0,
             questions: vec![PromptQuestion { kind: record.questions[0].kind, span: 0..1, options: options.collect() }],
             truncated_tokens: 0,

@@ -9,20 +9,20 @@ fn refuse(body: &str) -> RecordError {
 }
 
 /// A client may send anything; the reply's message and place stay short.
-fn assert_bounded(error: &RecordError) {
+pub(crate) fn assert_bounded(error: &RecordError) {
     let loc: usize = error.loc().iter().map(|item| item.to_string().len()).sum();
     assert!(error.message().len() <= 600, "{}", error.message());
     assert!(loc <= 300, "{:?}", error.loc());
     assert!(!error.message().chars().any(char::is_control));
 }
 
-fn loc(error: &RecordError) -> String {
+pub(crate) fn loc(error: &RecordError) -> String {
     let steps: Vec<_> = error.loc().iter().map(ToString::to_string).collect();
     steps.join(".")
 }
 
 #[track_caller]
-fn check(body: &str, slug: &str, place: &str, parts: &[&str]) {
+pub(crate) fn check(body: &str, slug: &str, place: &str, parts: &[&str]) {
     let error = refuse(body);
     assert_eq!(error.slug(), slug, "{error}");
     assert_eq!(loc(&error), place, "{error}");
@@ -207,46 +207,6 @@ fn optional_fields_of_the_wrong_kind() {
         let name = field.split('"').nth(1).unwrap();
         let body = format!(r#"{{"state":"x",{field},"questions":{{"q":{{"type":"noul"}}}}}}"#);
         check(&body, slug, &format!("body.{name}"), &[name, allowed]);
-    }
-}
-
-#[test]
-fn media_are_not_supported_and_named() {
-    let place = |state_or_field: &str| {
-        let body = format!(r#"{{"questions":{{"q":{{"type":"noul"}}}},{state_or_field}}}"#);
-        let error = refuse(&body);
-        assert_eq!(error.kind(), RecordErrorKind::NotSupported, "{error}");
-        loc(&error)
-    };
-    assert_eq!(place(r#""state":"x","images":["data:image/png;base64,AA"]"#), "body.images");
-    assert_eq!(place(r#""state":"x","images":"data:""#), "body.images");
-    assert_eq!(place(r#""state":"x","videos":[{}]"#), "body.videos");
-    assert_eq!(place(r#""state":"x","assets":{"<image:0>":{}}"#), "body.assets");
-    assert_eq!(
-        place(
-            r#""state":[{"content":"hi"},{"content":[{"type":"text"},{"type":"image_url","image_url":{"url":"x"}}]}]"#
-        ),
-        "body.state.1.content.1"
-    );
-    assert_eq!(
-        place(r#""state":{"a":1,"messages":[{"content":[{"image_url":"x","type":"input_\u0069mage"}]}]}"#),
-        "body.state.messages.0.content.0"
-    );
-    assert_eq!(place(r#""state":[{"type":"text","text":"a"},{"type":"image_url","image_url":"x"}]"#), "body.state.1");
-    let file = r#"{"type":"file","mediaType":"image/png","data":{"type":"data","data":"iVBOR"}}"#;
-    assert_eq!(place(&format!(r#""state":[{file}]"#)), "body.state.0");
-    let messages = r#"{"messages":[{"content":[{"type":"image_url","image_url":"x"}]}]}"#;
-    assert_eq!(
-        place(&format!(r#""state":[{{"type":"json","value":{messages}}}]"#)),
-        "body.state.0.value.messages.0.content.0"
-    );
-    assert_eq!(place(r#""state":{"a":[{"type":"image_url","image_url":{"url":"x"}}]}"#), "body.state.a.0");
-    for text in [
-        r#"[{"type":"file","mediaType":"text/plain","data":"a"}]"#,
-        r#"{"note":"image_url and input_image are words here","type":"image_url"}"#,
-        r#"{"type":"file","mediaType":"image/png","data":"a"}"#,
-    ] {
-        Record::parse(format!(r#"{{"questions":{{"q":{{"type":"noul"}}}},"state":{text}}}"#).as_bytes()).unwrap();
     }
 }
 

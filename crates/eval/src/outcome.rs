@@ -1,0 +1,60 @@
+//! What became of one record.
+
+use std::fmt;
+
+use crate::answer::Answer;
+use crate::answerer::AnswerErrorKind;
+use crate::case::{Question, RequestDigest};
+
+/// What became of one line of a data file. Holds no request: a run of a million records keeps only answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Where the record stands in the data file, from 1.
+    pub line: u64,
+    /// The record's id, if it has one.
+    pub id: Option<String>,
+    /// The digest of the request; none if the line could not be read.
+    pub digest: Option<RequestDigest>,
+    /// What was asked, with gold answers and groups; empty if the line could not be read.
+    pub questions: Vec<Question>,
+    /// What came back.
+    pub reply: Result<Reply, Failure>,
+}
+
+impl Outcome {
+    /// The record's name for people: its id, or else its line.
+    pub fn name(&self) -> String {
+        self.id.clone().unwrap_or_else(|| format!("line {}", self.line))
+    }
+}
+
+/// The answers to a record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    /// One per question, in the order asked.
+    pub answers: Vec<Answer>,
+    /// From asking to having the response, waits for a busy server included, in milliseconds.
+    pub latency_ms: f64,
+}
+
+/// Why a record has no answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The line of the data file cannot be used; nobody was asked.
+    Line(String),
+    /// There was no answer, or none to what was asked.
+    Answer {
+        /// Whose fault it is.
+        kind: AnswerErrorKind,
+        /// One line for people.
+        message: String,
+    },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(message) | Self::Answer { message, .. } => f.write_str(message),
+        }
+    }
+}
