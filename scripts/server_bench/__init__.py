@@ -7,9 +7,11 @@ together with their spread.
     client        one HTTP request, timed
     server        a server by URL or command: starting, readiness, memory, processor time, stopping
     prompts       requests of a wanted number of tokens, never the same twice
+    pictures      pictures, new ones and renewed ones
     arena         the two servers and the taking of turns
     scenarios     what is measured, one request at a time
     load          what is measured with several requests at once
+    images        what is measured with pictures
     machine       what a figure depends on: processor, commit, commands, models
     report        table, JSON
     chart         the ratios as SVG

@@ -31,6 +31,7 @@ class Options:
     question_tokens: int
     state_tokens: int
     long_tokens: int
+    pictures: list[tuple[int, int]]
     clients: list[int]
     rounds: int
     requests: Path
@@ -109,6 +110,7 @@ class Arena:
         counted: set[int] = set()
         differences: list[float] = []
         answered: list[tuple[Request, Reply]] = []
+        stages: dict[str, list[dict[str, float]]] = {server.name: [] for server in self.servers}
         for order, step in zip(self.pairs(usual), steps):
             for server in order:
                 for request in step.before:
@@ -124,8 +126,11 @@ class Arena:
                 )
             differences.append(largest_difference(ours.answers, theirs.answers))
             answered.append((step.measured, ours))
+            for name, reply in replies.items():
+                stages[name].append(reply.stages)
         figure.tokens = span(counted)
         figure.raw["largest_probability_differences"] = differences
+        figure.raw["stages_ms"] = stages
         figure.remarks.append(f"probabilities of the two differ by at most {max(differences):.2g}")
         if check_cold and self.cold is not None:
             figure.remarks.append(self._check_cold(self.cold, answered, figure))
@@ -146,6 +151,16 @@ class Arena:
             f"of {len(pairs)} answers {equal} are bit-equal to a cold server's, the largest difference is {largest:.2g}"
         )
 
+    def show_pictures(self, is_shown: bool) -> None:
+        """Starts anew, with a projector or without, each server that is given one and is not that way already."""
+        for server in self.servers:
+            if server.shows_pictures != is_shown and server.projector is not None:
+                server.stop()
+                server.shows_pictures = is_shown
+                self.start(server)
+        if self.cold is not None:
+            self.cold.shows_pictures = is_shown
+
     def restart(self) -> None:
         """Starts both servers anew, where they were given by command."""
         for server in self.servers:
@@ -162,6 +177,16 @@ class Arena:
         tell(f"starting {server.name} ...")
         server.start()
         server.decide(encode({"state": "a", "questions": {"q": {"type": "noul", "instructions": "Is it?"}}}))
+
+
+def stages_by_server(figure: Figure) -> dict[str, dict[str, list[float]]]:
+    """What `compare` kept of the stages: milliseconds by server and stage; nothing of a server that tells none."""
+    by_server: dict[str, dict[str, list[float]]] = {}
+    for name, replies in figure.raw["stages_ms"].items():
+        for stages in replies:
+            for stage, milliseconds in stages.items():
+                by_server.setdefault(name, {}).setdefault(stage, []).append(milliseconds)
+    return by_server
 
 
 def span(values: Iterable[float]) -> str:

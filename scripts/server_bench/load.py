@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .arena import Arena, Figure, percentile, spread, tell
+from .arena import Arena, Figure, Options, percentile, spread, tell
 from .client import BenchError, Reply, encode
 from .prompts import Request
 from .scenarios import mine
@@ -162,23 +162,24 @@ def small_during(arena: Arena, server: Server, body: bytes) -> tuple[Reply, list
 
 def text_records(arena: Arena) -> list[Request]:
     """The requests of the file that have no pictures."""
-    limit = arena.options.largest_request
+    options = arena.options
+    pictures = ("images", "videos", "assets")
+    records = [record for record in read_records(options) if not any(record.get(name) for name in pictures)]
+    if not records:
+        limit = " below the limit" if options.largest_request else ""
+        raise BenchError(f"{options.requests} has no request without pictures{limit}")
+    return records
+
+
+def read_records(options: Options) -> list[Request]:
+    """All requests of the file that are not too large."""
     try:
-        lines = arena.options.requests.read_text(encoding="utf-8").splitlines()
+        lines = options.requests.read_text(encoding="utf-8").splitlines()
         records = [json.loads(line) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
-        raise BenchError(f"{arena.options.requests}: {error}") from error
-    pictures = ("images", "videos", "assets")
-    records = [
-        record
-        for record in records
-        if not any(record.get(name) for name in pictures) and not (limit and len(encode(record)) > limit)
-    ]
-    if not records:
-        raise BenchError(
-            f"{arena.options.requests} has no request without pictures" + (" below the limit" if limit else "")
-        )
-    return records
+        raise BenchError(f"{options.requests}: {error}") from error
+    limit = options.largest_request
+    return [record for record in records if not (limit and len(encode(record)) > limit)]
 
 
 def run_clients(server: Server, bodies: Sequence[bytes], clients: int) -> Load:

@@ -57,11 +57,17 @@ def describe_repository() -> str:
 
 
 def describe_server(server: Server) -> dict[str, Any]:
-    """Command or URL, what the program says of itself, and its model file."""
+    """Command or URL, what the program says of itself, and its files."""
     if not server.is_command:
         return {"url": server.where}
     environment, words = split_command(server.where)
-    return {"command": server.where, "version": version(environment, words), "model": model_file(words)}
+    projector = server.projector or named_projector(environment, words)
+    return {
+        "command": server.where,
+        "version": version(environment, words),
+        "model": describe_file(model_file(words)),
+        "projector": describe_file(projector),
+    }
 
 
 def version(environment: dict[str, str], words: list[str]) -> str:
@@ -85,13 +91,37 @@ def version(environment: dict[str, str], words: list[str]) -> str:
     return "; ".join(line.strip() for line in done.stdout.splitlines() if line.strip())
 
 
-def model_file(words: list[str]) -> dict[str, Any] | None:
-    """Name and bytes of the file after -m."""
-    for flag, value in zip(words, words[1:]):
-        if flag in ("-m", "--model"):
-            path = Path(value)
-            return {"name": path.name, "bytes": path.stat().st_size if path.exists() else None}
-    return None
+def model_file(words: list[str]) -> Path | None:
+    """The file after -m."""
+    return file_after(words, ("-m", "--model"))
+
+
+def named_projector(environment: dict[str, str], words: list[str]) -> Path | None:
+    """The projector that a command names itself."""
+    if name := environment.get("LLAMA_ARG_MMPROJ"):
+        return Path(name)
+    return file_after(words, ("-mm", "--mmproj"))
+
+
+def projector_beside(model: Path | None) -> Path | None:
+    """The one mmproj*.gguf in a model's folder, or of several the one whose name begins most like the model's."""
+    found = sorted(model.parent.glob("mmproj*.gguf")) if model is not None else []
+    if model is None or len(found) < 2:
+        return found[0] if found else None
+    alike = {path: len(os.path.commonprefix([path.name.removeprefix("mmproj-"), model.name])) for path in found}
+    best = max(found, key=lambda path: alike[path])
+    return best if alike[best] else None
+
+
+def file_after(words: list[str], flags: tuple[str, ...]) -> Path | None:
+    return next((Path(value) for flag, value in zip(words, words[1:]) if flag in flags), None)
+
+
+def describe_file(path: Path | None) -> dict[str, Any] | None:
+    """Name and bytes."""
+    if path is None:
+        return None
+    return {"name": path.name, "bytes": path.stat().st_size if path.exists() else None}
 
 
 def heading(machine: dict[str, Any], repository: str, servers: dict[str, dict[str, Any]]) -> str:
@@ -107,9 +137,10 @@ def heading(machine: dict[str, Any], repository: str, servers: dict[str, dict[st
         lines.append(f"{name}: {facts.get('command') or facts['url']}")
         if facts.get("version"):
             lines.append(f"    version: {facts['version']}")
-        if facts.get("model"):
-            size = facts["model"]["bytes"]
-            lines.append(f"    model: {facts['model']['name']}" + (f", {size:,} bytes" if size else ""))
+        for kind in ("model", "projector"):
+            if facts.get(kind):
+                size = facts[kind]["bytes"]
+                lines.append(f"    {kind}: {facts[kind]['name']}" + (f", {size:,} bytes" if size else ""))
     return "\n".join(lines)
 
 

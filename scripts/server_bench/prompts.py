@@ -29,7 +29,7 @@ class Prompts:
     """Makes requests; `count` tells the tokens of one."""
 
     def __init__(self, generator: random.Random, count: Callable[[Request], int]) -> None:
-        self._random = generator
+        self.generator = generator
         questions = self._questions("")
         fillers = f" {FILLER}" * FILLERS_COUNTED
         words = "".join(" " + word for word in WORDS)
@@ -74,7 +74,7 @@ class Prompts:
         """So many tokens to append to a text; none if there is no room for any."""
         rounds, rest = divmod(max(0, tokens), self._words)
         words = WORDS * rounds + [FILLER] * round(rest / self._filler)
-        self._random.shuffle(words)
+        self.generator.shuffle(words)
         return "".join(" " + word for word in words)
 
     def messages(self, count: int, tokens: int, after: Sequence[Request] = ()) -> list[Request]:
@@ -98,9 +98,18 @@ class Prompts:
             state = [number, state]
         return {**request, "state": state}
 
+    def asked_anew(self, request: Request) -> Request:
+        """Somebody's request with a number put before each question's instructions, so that its questions are new."""
+        questions = {}
+        for name, question in request["questions"].items():
+            number, asked = self._number(), question.get("instructions") or name
+            instructions = f"{number} {asked}" if isinstance(asked, str) else [number, asked]
+            questions[name] = {**question, "instructions": instructions}
+        return {**request, "questions": questions}
+
     def shuffled(self, requests: Sequence[Request]) -> list[Request]:
         """The same requests in another order."""
-        return self._random.sample(requests, len(requests))
+        return self.generator.sample(requests, len(requests))
 
     def _messages(self, tokens: Sequence[int], first: int = 0) -> list[Request]:
         return [
@@ -123,4 +132,4 @@ class Prompts:
 
     def _number(self) -> str:
         # Vocabularies of this family have no token of more than one digit: all numbers of nine digits cost the same.
-        return str(self._random.randrange(10**8, 10**9))
+        return str(self.generator.randrange(10**8, 10**9))

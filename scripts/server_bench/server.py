@@ -33,6 +33,9 @@ class Server:
         self.where = where
         self.start_timeout = start_timeout
         self.is_command = not re.match(r"https?://", where)
+        # For a command that names none; it is given while pictures are to be shown.
+        self.projector: Path | None = None
+        self.shows_pictures = False
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._api_key = api_key
@@ -43,6 +46,8 @@ class Server:
         """Starts the command, if it is one, and waits until the server is ready."""
         if self.is_command:
             environment, arguments = split_command(self.where)
+            if self.shows_pictures and self.projector is not None:
+                arguments += ["--mmproj", str(self.projector)]
             port = free_port()
             self.client = Client(f"http://127.0.0.1:{port}", self._api_key, self._timeout)
             self._log = tempfile.TemporaryFile()

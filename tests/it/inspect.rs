@@ -31,12 +31,24 @@ fn every_quantization_is_called_by_its_name() {
 }
 
 #[test]
-fn a_projector_is_described_with_what_keeps_it_from_deciding() {
-    let seen = inspect(&fixture("clef-tiny/mmproj-clef-tiny-f16.gguf"));
+fn a_projector_is_described_alone_and_beside_its_model() {
+    let path = fixture("clef-tiny/mmproj-clef-tiny-f16.gguf");
+    let seen = inspect(&path);
     assert_eq!(seen["architecture"], "clip");
-    let missing: Vec<&str> = seen["missing"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
-    assert!(missing.iter().any(|text| text.contains("clip")), "{missing:?}");
-    assert!(missing.iter().any(|text| text.contains("head")), "{missing:?}");
+    let tower = &seen["projector"];
+    assert_eq!((&tower["layers"], &tower["embedding"], &tower["token_side"]), (&2.into(), &256.into(), &32.into()));
+    assert_eq!(seen["missing"].as_array().unwrap().len(), 0);
+    let text = clef(&["inspect", path.to_str().unwrap()], "");
+    assert!(text.succeeds().contains("can see: give it beside its model"), "{}", text.stdout);
+
+    let model = built_in_model();
+    let beside = clef(&["inspect", model.to_str().unwrap(), "--mmproj", path.to_str().unwrap()], "");
+    for expected in ["for backbones of width 256", "projector weights", "an image at work", "can decide"] {
+        assert!(beside.succeeds().contains(expected), "{expected}: {}", beside.stdout);
+    }
+    let foreign = clef(&["inspect", model.to_str().unwrap(), "--mmproj", model.to_str().unwrap()], "");
+    assert_eq!(foreign.code, Some(1));
+    assert!(foreign.stderr.contains("a projector's is \"clip\""), "{}", foreign.stderr);
 }
 
 #[test]

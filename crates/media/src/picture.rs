@@ -13,9 +13,10 @@
 //! - Color profiles and gamma are not applied.
 //! - **Animations**: the first frame, on the whole canvas. Where it paints nothing there is nothing, so white; Pillow
 //!   shows the palette's first color there, unless some color of the frame is transparent.
-//! - Pillow's JPEG comes from libjpeg-turbo. Ours differs from it by at most 5 levels, on average by 0.4, where color
-//!   is stored at half the resolution (it is interpolated in two roundings instead of one), and by at most 3, on
-//!   average by 0.04, where it is not.
+//! - Pillow's JPEG comes from libjpeg-turbo. Ours differs from it by at most 3 levels, on average by 0.04, where color is
+//!   stored at full resolution. Where it is stored at half (it is interpolated in two roundings instead of one), photos
+//!   differ by 4 levels at most and 0.3 on average, one of 557 that were compared by 14; pictures of up to 4 pixels in
+//!   width, whose color is then one or two samples wide, by up to 99.
 
 use std::fmt;
 use std::io::Cursor;

@@ -1,7 +1,7 @@
 // npm ai with @ai-sdk/typesafe-ai, unmodified, against a server: what its documentation shows, and what it makes of
 // refusals. `ai` checks each distribution, each score and the chosen option itself and throws if they do not agree.
 //
-// Usage: node ai-sdk.mjs OPEN KEYED SMALL KEY
+// Usage: node ai-sdk.mjs OPEN KEYED SMALL KEY SEEING
 // The three are addresses: of a server without keys, of one with KEY, and of one that takes 4 KiB.
 import assert from 'node:assert/strict';
 import { VERSION, createTypeSafeAi, typeSafeAi } from '@ai-sdk/typesafe-ai';
@@ -27,7 +27,7 @@ import {
   watched,
 } from './checking.mjs';
 
-const [open, keyed, small, key] = process.argv.slice(2);
+const [open, keyed, small, key, seeing] = process.argv.slice(2);
 const checks = new Checks('ai-sdk');
 const questions = {
   route: {
@@ -195,6 +195,12 @@ await checks.run('images are refused with 501, an APICallError that may be retri
   assert.equal(error.statusCode, 501);
   assert.equal(error.isRetryable, true);
   assert.equal(error.data.detail.error_type, 'not_supported_error');
+});
+
+await checks.run('images in parts of a message are answered by a server that sees', async () => {
+  const state = [{ type: 'image_url', image_url: { url: picture } }];
+  const result = await decide({ model: model(seeing), state, questions: one });
+  assert.ok(result.answers.refund);
 });
 
 await checks.run('a cancelled request ends, and the next is answered', async () => {

@@ -1,6 +1,6 @@
 // npm @typesafe-ai/sdk, unmodified, against a server: what its documentation shows, and what it makes of refusals.
 //
-// Usage: node typesafe-js.mjs OPEN KEYED SMALL KEY
+// Usage: node typesafe-js.mjs OPEN KEYED SMALL KEY SEEING
 // The three are addresses: of a server without keys, of one with KEY, and of one that takes 4 KiB.
 import assert from 'node:assert/strict';
 import {
@@ -32,7 +32,7 @@ import {
   watched,
 } from './checking.mjs';
 
-const [open, keyed, small, key] = process.argv.slice(2);
+const [open, keyed, small, key, seeing] = process.argv.slice(2);
 const checks = new Checks('typesafe-js');
 const questions = {
   route: choice('Which team should handle this?', { billing: null, shipping: null, technical: null }),
@@ -169,6 +169,13 @@ await checks.run('images are refused with 501, InternalServerError, which the SD
   const error = await refused(InternalServerError, 501, client(open, options).systemOne(request));
   assert.equal(error.body.error.type, 'not_supported_error');
   assert.deepEqual(seen.statuses, [501, 501, 501]);
+});
+
+await checks.run('images are answered by a server that sees', async () => {
+  const request = { state: 'What is this?', images: [picture], questions: one };
+  const response = await client(seeing).systemOne(request);
+  probability(response.answers.refund.noul);
+  assert.ok(response.usage.inputTokens > 64 || response.usage.input_tokens > 64);
 });
 
 await checks.run('a cancelled request and one out of time end, and the next is answered', async () => {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """PyPI typesafe-sdk, unmodified, against a server: what its documentation shows, and what it makes of refusals.
 
-Usage: typesafe_sdk_checks.py OPEN KEYED SMALL KEY
-The three are addresses: of a server without keys, of one with KEY, and of one that takes 4 KiB and one request at a
-time. The documented flow needs nothing but the SDK's own environment variables; requests are watched through the
+Usage: typesafe_sdk_checks.py OPEN KEYED SMALL KEY SEEING
+All but KEY are addresses: of a server without keys, of one with KEY, of one that takes 4 KiB and one request at a time,
+and of one with a projector. The documented flow needs nothing but the SDK's own environment variables; requests are watched through the
 hooks of the HTTP client that the SDK lets its users hand in.
 """
 import asyncio
@@ -38,7 +38,7 @@ from typesafe_sdk import (
     __version__,
 )
 
-OPEN, KEYED, SMALL, KEY = sys.argv[1:]
+OPEN, KEYED, SMALL, KEY, SEEING = sys.argv[1:]
 checks = Checks("typesafe-python")
 
 MESSAGE = "Customer message: I was charged twice for my order last week and nobody has replied."
@@ -333,6 +333,43 @@ def json_assets() -> None:
     equal(error.body["error"]["type"], "not_supported_error", "type")
 
 
+def seen_assets() -> None:
+    """The same picture in the same state, sent in every way there is, gets the same answer."""
+    image, reference = Image(png()), f"<image:{'0a' * 16}>"
+    asset = {"type": "image", "format": "png", "data_base64": base64.b64encode(png()).decode()}
+    calls = {
+        "in the state": lambda client: client.system_one(f"Product: {image}", ONE, assets={str(image): image}),
+        "by name": lambda client: client.system_one("Product: photo", ONE, assets={"photo": image}),
+        "attached": lambda client: attached(client, image),
+        "as JSON": lambda client: client.system_one(
+            f"Product: {reference}", ONE, extra_body={"assets": {reference: asset}}
+        ),
+    }
+    answers = {}
+    for name, call in calls.items():
+        with Watched(SEEING, retry=without_retries()) as (watched, client):
+            response = call(client)
+        (sent,) = watched.requests
+        kind = "application/json" if name == "as JSON" else "multipart/form-data"
+        require(sent.headers["content-type"].startswith(kind), name, sent.headers)
+        answers[name] = (response.answers["refund"].noul, response.usage.input_tokens)
+    require(len(set(answers.values())) == 1, answers)
+    with TypeSafeClient(base_url=SEEING, api_key="any-key") as client:
+        blind = client.system_one("Product: image 1", ONE)
+        twice = client.system_one({"before": image, "after": Image(png())}, ONE)
+    tokens = answers["by name"][1]
+    # 64 tokens of the picture, two around it, one behind all pictures.
+    equal(tokens - blind.usage.input_tokens, 67, "tokens of a picture")
+    require(twice.usage.input_tokens > tokens + 66, twice.usage)
+
+
+def seen_assets_compressed() -> None:
+    with Watched(SEEING, retry=without_retries()) as (watched, client):
+        response = client.system_one({"photo": Image(png()), "text": MESSAGE * 20}, ONE)
+    equal(watched.requests[0].headers["content-encoding"], "zstd", "content-encoding")
+    require(0 < response.answers["refund"].noul < 1, response)
+
+
 def retries_of_501() -> None:
     with Watched(OPEN, retry=RetryPolicy(backoff_initial=0)) as (watched, client):
         refused(TypeSafeInternalServerError, 501, lambda: client.system_one({"photo": Image(png())}, ONE))
@@ -428,6 +465,8 @@ def main() -> int:
     checks.run("assets by multipart are refused with 501, TypeSafeInternalServerError", multipart_assets)
     checks.run("assets by multipart and zstd are refused with 501", compressed_multipart_assets)
     checks.run("assets by JSON are refused with 501, TypeSafeInternalServerError", json_assets)
+    checks.run("assets by JSON and multipart, placed, named and attached, are seen and answered alike", seen_assets)
+    checks.run("assets by multipart and zstd are seen", seen_assets_compressed)
     checks.run("501 is retried as every 5xx, and says nothing about when", retries_of_501)
     checks.run("429 is TypeSafeRateLimitError with a wait", full_queue)
     checks.run("the SDK's retries carry a burst through a full queue", retries_through_a_full_queue)
