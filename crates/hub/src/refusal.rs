@@ -1,0 +1,104 @@
+//! Answers that say no, in words that say what to do.
+//!
+//! A host that the hub passes a request on to has no opinion of who may read what: if it refuses, the address that the
+//! hub has signed is too old, and the hub is asked for another. The hub itself says what is meant in `X-Error-Code` and blurs the status on purpose: a repository that does not exist and
+//! one that is private look alike to somebody without a token.
+
+use crate::client::Answer;
+use crate::error::{Error, ErrorKind};
+use crate::request::RepoId;
+use crate::text::Foreign;
+use crate::url::Url;
+
+/// How a token is given.
+const GIVE_A_TOKEN: &str = "give a token with HF_TOKEN or -hft";
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Subject<'a> {
+    /// A repository at a revision, or a file of it.
+    Repo {
+        /// The repository.
+        repo: &'a RepoId,
+        /// A branch, tag or commit.
+        revision: &'a str,
+        /// A file by its path; none: the list of files.
+        file: Option<&'a str>,
+        /// The repository's page, for people.
+        page: &'a Url,
+    },
+    /// A plain address.
+    Address(&'a Url),
+}
+
+/// The error that an answer with a status other than the wanted ones is.
+pub(crate) fn refusal(answer: &Answer, subject: Subject<'_>) -> Error {
+    let status = answer.status;
+    let why = match (status, subject) {
+        (429, _) => Some("is asked too often"),
+        (408 | 425 | 500..=599, _) => Some("cannot answer now"),
+        (_, Subject::Repo { .. }) if answer.is_passed_on => Some("refuses what the hub has signed"),
+        _ => None,
+    };
+    if let Some(why) = why {
+        let asked = match subject {
+            Subject::Repo { repo, .. } => format!(" (asked for {repo})"),
+            Subject::Address(_) => String::new(),
+        };
+        let message = format!("{}{asked} {why}, status {status}{}", answer.host, reason(answer));
+        return Error::new(ErrorKind::Server, message).transient().with_retry_after(answer.retry_after());
+    }
+    let (kind, message) = match subject {
+        Subject::Repo { repo, revision, file, page } => repo_refusal(answer, repo, revision, file, page),
+        Subject::Address(url) => address_refusal(status, url),
+    };
+    Error::new(kind, format_args!("{message}{}", reason(answer)))
+}
+
+fn repo_refusal(answer: &Answer, repo: &RepoId, revision: &str, file: Option<&str>, page: &Url) -> (ErrorKind, String) {
+    let code = answer.header("x-error-code").unwrap_or("");
+    match (code, answer.status, file) {
+        ("GatedRepo", _, _) if answer.had_token => (
+            ErrorKind::Gated,
+            format!(
+                "{repo} is gated, and the token's account is not let in: accept the terms at {page} with that account \
+                 (a fine-grained token must also allow gated repositories)"
+            ),
+        ),
+        ("GatedRepo", _, _) => (
+            ErrorKind::Gated,
+            format!("{repo} is gated: accept its terms at {page}, then {GIVE_A_TOKEN} of the same account"),
+        ),
+        ("RevisionNotFound", _, _) => {
+            (ErrorKind::RevisionNotFound, format!("{repo} has no branch, tag or commit \"{}\"", Foreign(revision)))
+        }
+        ("EntryNotFound", _, Some(file)) | ("", 404, Some(file)) => {
+            (ErrorKind::FileNotFound, format!("{repo} has no file \"{}\" (see {page}/tree/main)", Foreign(file)))
+        }
+        ("RepoNotFound", _, _) | (_, 404, _) | (_, 401, None) if !(answer.status == 401 && answer.had_token) => (
+            ErrorKind::RepoNotFound,
+            format!("{page} is not there, or is private: check the name; if it is private, {GIVE_A_TOKEN}"),
+        ),
+        (_, 401, _) if answer.had_token => (
+            ErrorKind::Unauthorized,
+            format!("the token is refused by {} (mistyped, expired or withdrawn): check HF_TOKEN or -hft", page.host()),
+        ),
+        (_, 401 | 403, _) => {
+            (ErrorKind::Unauthorized, format!("{repo} may not be read: see {page}, and {GIVE_A_TOKEN} that may"))
+        }
+        (_, status, _) => (ErrorKind::Protocol, format!("{repo} is answered with status {status} (see {page})")),
+    }
+}
+
+fn address_refusal(status: u16, url: &Url) -> (ErrorKind, String) {
+    match status {
+        404 | 410 => (ErrorKind::FileNotFound, format!("there is nothing at {url} (status {status})")),
+        401 | 403 | 407 => (ErrorKind::Unauthorized, format!("{url} may not be read (status {status})")),
+        _ => (ErrorKind::Protocol, format!("{url} is answered with status {status}")),
+    }
+}
+
+/// What the other side says of it, as an addition to a message.
+fn reason(answer: &Answer) -> String {
+    answer.header("x-error-message").map_or(String::new(), |text| format!(" (\"{}\")", Foreign(text)))
+}
