@@ -1,20 +1,30 @@
-//! `clef decide`: one request, one response.
+//! `clef decide`: one request, one response; or a file of them.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use clef_api::{Image, LocItem, MediaData, Record, Video, VideoContent};
+use clef_api::{Clef, Image, LocItem, MediaData, Options, Record, Video, VideoContent};
 use clef_server::{ModelFlags, model_or_built_in, open_with_progress};
 
+use crate::bulk;
 use crate::failure::{Failure, print};
 use crate::table;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The request: a JSON file, or - for standard input
+    /// The request: a JSON file, or - for standard input. Of a file named *.jsonl each line is a request
     request: Option<PathBuf>,
+
+    /// Each line is a request, and gets a line of response, in order; a line that cannot be answered gets {\"error\": ...}
+    #[arg(long, conflicts_with_all = ["pretty", "table", "image", "video"])]
+    jsonl: bool,
+
+    /// Of a file of requests, how many are asked at a time
+    #[arg(long, short, value_name = "N", default_value = "4")]
+    jobs: NonZeroUsize,
 
     /// Show a picture file before the state, after those in the request; may be given several times
     #[arg(long, value_name = "FILE")]
@@ -37,21 +47,21 @@ pub(crate) struct Arguments {
 }
 
 /// The server's default limit on a body, too.
-const MAX_REQUEST_BYTES: u64 = 100 << 20;
+pub(crate) const MAX_REQUEST_BYTES: u64 = 100 << 20;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(requests) = arguments.lines()? {
+        let clef = open(arguments, arguments.model.options())?;
+        return bulk::run(&clef, requests, arguments.jobs);
+    }
     // The request first: a typo in it should not cost the time of loading a model.
     let body = read_request(arguments.request.as_deref())?;
     let mut record = Record::parse(&body).map_err(Failure::request)?;
     show(arguments, &mut record)?;
-    let model = model_or_built_in(arguments.model.model.as_deref())?;
-    if let Some(notice) = model.notice() {
-        let _ = writeln!(std::io::stderr(), "{notice}");
-    }
     let mut options = arguments.model.options();
     // There is one request, so nothing would ever go on from its state.
     options.model.cache_bytes = Some(0);
-    let clef = open_with_progress(model.path(), &options)?;
+    let clef = open(arguments, options)?;
     let outcome = clef.decide(record.clone())?;
     if outcome.truncated_tokens > 0 {
         let _ = writeln!(std::io::stderr(), "note: {} tokens of the state were cut off", outcome.truncated_tokens);
@@ -65,6 +75,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     reply.push('\n');
     print(&reply)
+}
+
+impl Arguments {
+    /// The file whose lines are requests, if the command line says so.
+    fn lines(&self) -> Result<Option<&Path>, Failure> {
+        let Some(path) = self.request.as_deref() else {
+            return Ok(self.jsonl.then_some(Path::new("-")));
+        };
+        let is_named_so = path.extension().is_some_and(|extension| extension == "jsonl");
+        if is_named_so && (self.pretty || self.table || !self.image.is_empty() || !self.video.is_empty()) {
+            let message =
+                "of a file of requests only lines are printed, without --pretty, --table, --image and --video";
+            return Err(Failure::request(message));
+        }
+        Ok((self.jsonl || is_named_so).then_some(path))
+    }
+}
+
+fn open(arguments: &Arguments, options: Options) -> Result<Clef, Failure> {
+    let model = model_or_built_in(arguments.model.model.as_deref())?;
+    if let Some(notice) = model.notice() {
+        let _ = writeln!(std::io::stderr(), "{notice}");
+    }
+    Ok(open_with_progress(model.path(), &options)?)
 }
 
 /// Adds the files that the command line names to what the record shows.

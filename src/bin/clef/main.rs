@@ -2,9 +2,15 @@
 //!
 //! Data goes to standard output, words to standard error.
 
+mod bench;
+mod bulk;
 mod decide;
+mod drift;
+mod eval;
 mod failure;
+mod in_process;
 mod inspect;
+mod measured;
 mod table;
 
 use std::process::ExitCode;
@@ -26,10 +32,16 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer a request: print the response as JSON, or as a table with bars
+    /// Answer a request, or each line of a file of them: print the response as JSON, or as a table with bars
     Decide(Box<decide::Arguments>),
     /// Describe a model file without loading it
     Inspect(inspect::Arguments),
+    /// Measure answers to labelled requests: accuracy, calibration, latency
+    Eval(Box<eval::Arguments>),
+    /// Measure how far a file's answers are from another's
+    Drift(Box<drift::Arguments>),
+    /// Measure how fast prompts are read
+    Bench(Box<bench::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +50,9 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Decide(arguments) => decide::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
+        Command::Drift(arguments) => drift::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

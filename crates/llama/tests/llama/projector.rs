@@ -283,7 +283,7 @@ fn whichever_byte_of_the_header_is_flipped_the_file_loads_or_is_refused() {
         }
         file.as_file().write_all_at(&whole[at..=at], at as u64).unwrap();
     }
-    println!("{embedded} embed, {refused} are refused");
+    eprintln!("{embedded} embed, {refused} are refused");
     assert!(embedded > 100 && refused > 1000, "{embedded} embed, {refused} are refused");
 }
 
@@ -400,7 +400,7 @@ fn whatever_numbers_are_accepted_load_and_embed() {
             Err(error) => eprintln!("seed {seed}: not loaded: {error}"),
         }
     }
-    println!("{embedded} of {SEEDS} embed");
+    eprintln!("{embedded} of {SEEDS} embed");
     assert!(embedded > 100, "{embedded} of {SEEDS}");
 }
 

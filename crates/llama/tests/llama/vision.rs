@@ -65,7 +65,7 @@ fn compare(record: &str, steps: &[&[&Frame]], largest_allowed: f32, mean_allowed
         assert_eq!((found.len() / 256, 256), (shape[0], shape[1]), "{record}");
         let largest = distance(&found, &expected);
         let mean = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).sum::<f32>() / found.len() as f32;
-        println!("{record}, flash attention {mode:?}: {largest:.1e}, on average {mean:.1e}");
+        eprintln!("{record}, flash attention {mode:?}: {largest:.1e}, on average {mean:.1e}");
         assert!(largest <= largest_allowed, "{record} {mode:?}: {largest:e}");
         assert!(mean <= mean_allowed, "{record} {mode:?}: {mean:e} on average");
     }

@@ -1,0 +1,76 @@
+//! `clef drift`: how far one file's answers are from another's.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clef_eval::{Chart, Drift, Outcome, Side};
+use clef_server::{ModelFlags, open_with_progress};
+
+use crate::failure::{Failure, print};
+use crate::in_process::InProcess;
+use crate::measured;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The file whose answers are compared with, such as the BF16 one
+    reference: PathBuf,
+
+    /// The file whose answers are looked at, such as a quantized one
+    candidate: PathBuf,
+
+    /// Requests, one a line (JSONL); right answers are not needed
+    requests: PathBuf,
+
+    /// Requests asked at a time
+    #[arg(long, short, value_name = "N", default_value = "2")]
+    jobs: NonZeroUsize,
+
+    /// How many of the records that moved most are named
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    worst: usize,
+
+    /// Print JSON
+    #[arg(long, conflicts_with_all = ["markdown"])]
+    json: bool,
+
+    /// Print the table as Markdown
+    #[arg(long)]
+    markdown: bool,
+
+    /// Write which share of the options moved by how much, as SVG and PNG
+    #[arg(long, value_name = "FOLDER")]
+    charts: Option<PathBuf>,
+
+    #[command(flatten)]
+    model: ModelFlags,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.model.model.is_some() {
+        return Err(anyhow::anyhow!("name the two files, without -m").into());
+    }
+    // One after the other, so that the memory of one suffices.
+    let reference = answers(arguments, &arguments.reference)?;
+    let candidate = answers(arguments, &arguments.candidate)?;
+    let [reference_name, candidate_name] =
+        [&arguments.reference, &arguments.candidate].map(|path| measured::subject(path));
+    let drift = Drift::between(
+        Side { subject: &reference_name, outcomes: &reference },
+        Side { subject: &candidate_name, outcomes: &candidate },
+        arguments.worst,
+    )?;
+    if let Some(folder) = &arguments.charts {
+        measured::draw(folder, "drift", &Chart::Drift(&drift))?;
+    }
+    print(&match (arguments.json, arguments.markdown) {
+        (true, _) => drift.to_json(),
+        (_, true) => drift.to_markdown(),
+        _ => drift.to_text(),
+    })
+}
+
+fn answers(arguments: &Arguments, path: &Path) -> Result<Vec<Outcome>, Failure> {
+    let clef = open_with_progress(path, &arguments.model.options())?;
+    measured::ask_all(&arguments.requests, false, &InProcess(clef), arguments.jobs, None)
+}
