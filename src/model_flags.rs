@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use clef_api::{CacheType, FlashAttention, ModelOptions, Options, Repack};
 
+use crate::fetch::FetchFlags;
 use crate::flags::{self, Flag, Settings};
 
 /// From here on `--batch-size` is no limit on any number of tokens that is chosen by the device.
@@ -16,6 +17,8 @@ const UNLIMITING_BATCH: u32 = 512;
 pub struct ModelFlags {
     /// The file; none for the toy that comes with the program.
     pub model: Option<PathBuf>,
+    /// What is fetched instead of a local file.
+    pub fetch: FetchFlags,
     /// The projector's file; none for text only.
     pub projector: Option<PathBuf>,
     /// Whether the projector is used if one is named.
@@ -63,6 +66,7 @@ impl Default for ModelFlags {
         let defaults = ModelOptions::default();
         Self {
             model: None,
+            fetch: FetchFlags::default(),
             projector: defaults.projector,
             sees: true,
             projector_offload: defaults.projector_offload,

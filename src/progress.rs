@@ -1,9 +1,13 @@
-//! Opening a model with a progress bar, where a person is watching.
+//! Fetching and opening a model with a progress bar, where a person is watching.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use clef_api::{Clef, Error, Options};
+use clef_hub::Phase;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::ModelFlags;
 
 /// Opens a model; bytes read are shown on standard error if that is a terminal.
 ///
@@ -22,4 +26,35 @@ pub fn open_with_progress(path: &Path, options: &Options) -> Result<Clef, Error>
     });
     bar.finish_and_clear();
     opened
+}
+
+/// Fetches what the flags name, if anything, and returns the flags for what is here now.
+///
+/// # Errors
+/// As [`ModelFlags::fetch`].
+pub fn fetch_with_progress(flags: &ModelFlags) -> anyhow::Result<ModelFlags> {
+    flags.check_source()?;
+    if !flags.fetches() {
+        return Ok(flags.clone());
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+        .expect("the template is right");
+    bar.set_style(style);
+    let fetched = flags.fetch(&mut |progress| {
+        let what = match progress.phase {
+            Phase::Waiting => "waiting for another download of",
+            Phase::Checking => "checking",
+            Phase::Pausing => "trying again soon:",
+            _ => "fetching",
+        };
+        bar.set_message(format!("{what} {}", progress.file));
+        if let Some(total) = progress.total {
+            bar.set_length(total);
+        }
+        bar.set_position(progress.bytes);
+        ControlFlow::Continue(())
+    });
+    bar.finish_and_clear();
+    Ok(flags.clone().with(fetched?))
 }

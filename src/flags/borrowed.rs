@@ -13,25 +13,9 @@ const V: super::flag::Takes = Value("VALUE");
 
 /// What llama-server does with a model and we do not yet.
 pub(super) const MODEL: &[Flag] = &[
-    Flag::unavailable(&["--mmproj-url", "-mmu"], Value("URL"), "Projector to download").env("LLAMA_ARG_MMPROJ_URL"),
-    Flag::unavailable(
-        &["--hf-repo", "-hf", "-hfr"],
-        Value("USER/MODEL[:QUANT]"),
-        "Model to download from Hugging Face",
-    )
-    .env("LLAMA_ARG_HF_REPO"),
-    Flag::unavailable(&["--hf-file", "-hff"], Value("FILE"), "File of --hf-repo").env("LLAMA_ARG_HF_FILE"),
-    // HF_TOKEN is in many environments; nothing is downloaded, so nothing is missed.
-    Flag::value(&["--hf-token", "-hft"], "TOKEN", "Token for --hf-repo", |_, _| Ok(())).env("HF_TOKEN"),
-    Flag::unavailable(&["--model-url", "-mu"], Value("URL"), "Model to download").env("LLAMA_ARG_MODEL_URL"),
     Flag::unavailable(&["--docker-repo", "-dr"], Value("REPO"), "Model to download from Docker Hub")
         .hide()
         .env("LLAMA_ARG_DOCKER_REPO"),
-    Flag::switch(&["--offline"], "Download nothing, which is always so", |_, v| {
-        on_off(v)?;
-        Ok(())
-    })
-    .env("LLAMA_ARG_OFFLINE"),
     Flag::value(&["--device", "-dev"], "DEVICES", "Devices to use; none = CPU only", |s, v| match v {
         "none" => {
             s.cpu_only = true;

@@ -6,6 +6,7 @@
 
 mod borrowed;
 mod command;
+mod fetch;
 mod flag;
 mod model;
 mod parse;
@@ -28,14 +29,23 @@ pub(crate) use parse::{apply, apply_environment};
 
 /// All flags, in the order of help within a group.
 pub fn flags() -> impl Iterator<Item = &'static Flag> {
-    [server::COMMON, model::FLAGS, borrowed::MODEL, server::SERVER, borrowed::SERVER, borrowed::TEXT, borrowed::FOREIGN]
-        .into_iter()
-        .flatten()
+    [
+        server::COMMON,
+        model::FLAGS,
+        fetch::FLAGS,
+        borrowed::MODEL,
+        server::SERVER,
+        borrowed::SERVER,
+        borrowed::TEXT,
+        borrowed::FOREIGN,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The flags about the model that `clef` has, too.
 pub(crate) fn model_flags() -> impl Iterator<Item = &'static Flag> {
-    model::FLAGS.iter()
+    model::FLAGS.iter().chain(fetch::FLAGS)
 }
 
 /// The flag with a spelling, and whether that switches it on.

@@ -217,18 +217,7 @@ fn flags_that_would_change_answers_are_refused_like_unknown_ones() {
 
 #[test]
 fn what_is_not_built_and_would_be_missed_is_refused() {
-    for line in [
-        "-hf a/b",
-        "-hff x.gguf",
-        "-mu http://x",
-        "--mmproj-url http://x",
-        "--override-kv a=int:1",
-        "-sm row",
-        "-ts 1,1",
-        "-mg 1",
-        "-dev CUDA0",
-        "--models-dir x",
-    ] {
+    for line in ["--override-kv a=int:1", "-sm row", "-ts 1,1", "-mg 1", "-dev CUDA0", "--models-dir x"] {
         let words = refusal(line);
         assert!(words.ends_with("is not available in this version") && words.lines().count() == 1, "{words}");
     }
@@ -239,9 +228,9 @@ fn what_is_not_built_and_would_be_missed_is_refused() {
         assert!(settings.ignored.is_empty() && settings.without_effect.is_empty(), "{line}");
     }
     assert_eq!(read("-dev none -ngl 99").expect("known").model.gpu_layers, 0);
-    let environment = [("LLAMA_ARG_MMPROJ_URL", "http://x")];
+    let environment = [("LLAMA_ARG_DOCKER_REPO", "x")];
     let words = read_with("", &environment).expect_err("refused").to_string();
-    assert_eq!(words, "error: LLAMA_ARG_MMPROJ_URL \"http://x\" is not available in this version");
+    assert_eq!(words, "error: LLAMA_ARG_DOCKER_REPO \"x\" is not available in this version");
 }
 
 #[test]
@@ -252,6 +241,27 @@ fn what_changes_no_answer_is_checked_and_named() {
     for line in ["-lm fast", "--numa here", "--cache-ram much", "--image-max-tokens -1", "-sm sideways", "-mg x"] {
         assert!(refusal(line).contains("expected"), "{line}");
     }
+}
+
+#[test]
+fn a_model_is_named_once_wherever_it_is() {
+    let flags = |line: &str| read(line).expect(line).model;
+    let fetched = flags("-hf user/model:Q8_0 -hff x.gguf -hft secret --offline");
+    assert_eq!(fetched.fetch.repository.as_deref(), Some("user/model:Q8_0"));
+    assert!(fetched.fetches() && fetched.fetch.offline && fetched.check_source().is_ok());
+    assert!(!format!("{fetched:?}").contains("secret"));
+    assert!(!flags("-m x.gguf -hft secret").fetches());
+    assert!(flags("-m x.gguf -mmu http://x/y.gguf").fetches());
+    assert!(!flags("-m x.gguf -mmu http://x/y.gguf --no-mmproj").fetches());
+    for line in ["-m x.gguf -hf a/b", "-mu http://x -hf a/b", "-m x.gguf -mu http://x", "-m x.gguf -hff y.gguf"] {
+        assert!(flags(line).check_source().is_err(), "{line}");
+    }
+    let here = crate::Fetched { model: Some("cache/x.gguf".into()), projector: Some("cache/p.gguf".into()) };
+    let opened = flags("-hf user/model").with(here.clone());
+    assert_eq!((opened.alias.as_deref(), opened.fetches()), (Some("user/model"), false));
+    let options = opened.options().model;
+    assert_eq!(options.projector, Some("cache/p.gguf".into()));
+    assert_eq!(flags("-hf a/b -mm mine.gguf -a name").with(here).options().model.projector, Some("mine.gguf".into()));
 }
 
 #[test]

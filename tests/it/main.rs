@@ -7,6 +7,7 @@ mod answers;
 mod command;
 mod damage;
 mod decide;
+mod fetching;
 mod golden;
 mod images;
 mod inspect;

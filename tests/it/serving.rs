@@ -65,6 +65,16 @@ fn command(flags: &[&str]) -> Command {
     command
 }
 
+/// Starts a server with exactly these flags and these variables, and waits until it answers.
+pub(crate) fn serving_in(environment: &[(&str, &str)], flags: &[&str]) -> Running {
+    let mut command = command(flags);
+    command.envs(environment.iter().copied());
+    let (mut server, stdout) = Running::spawn(command);
+    server.read_address(stdout);
+    server.wait_for(READY);
+    server
+}
+
 /// Starts a server on the built-in model with one thread, on any free port, and waits until it answers.
 pub(crate) fn serving(flags: &[&str]) -> Running {
     let mut server = Running::on_a_port(flags);
@@ -79,11 +89,15 @@ impl Running {
         let mut all = vec!["-m", model.to_str().unwrap(), "-t", "1", "--port", "0"];
         all.extend(flags);
         let (mut server, stdout) = Self::start(&all);
+        server.read_address(stdout);
+        server
+    }
+
+    fn read_address(&mut self, stdout: std::process::ChildStdout) {
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).unwrap();
         let address = line.trim_end().strip_prefix("http://");
-        server.address = address.unwrap_or_else(|| panic!("an address on standard output: {line:?}")).to_owned();
-        server
+        self.address = address.unwrap_or_else(|| panic!("an address on standard output: {line:?}")).to_owned();
     }
 
     /// A server on a Unix socket.
@@ -97,7 +111,11 @@ impl Running {
     }
 
     fn start(flags: &[&str]) -> (Self, std::process::ChildStdout) {
-        let mut child = command(flags).spawn().unwrap();
+        Self::spawn(command(flags))
+    }
+
+    fn spawn(mut command: Command) -> (Self, std::process::ChildStdout) {
+        let mut child = command.spawn().unwrap();
         let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));

@@ -1,5 +1,6 @@
 //! Loading the model while the port already answers.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use clef_engine::Engine;
 use clef_http::{Model, Phase, ServerHandle};
 use clef_model::Bundle;
 use clef_server::flags::Settings;
-use clef_server::one_line;
+use clef_server::{ModelFlags, one_line};
 
 use crate::card;
 use crate::hooks::Hooked;
@@ -24,8 +25,22 @@ const CPU: &str = "CPU";
 /// What is answered before the first request comes.
 const WARM_UP: &[u8] = br#"{"state": "warm-up", "questions": {"ready": {"type": "noul"}}}"#;
 
+/// Fetches what the flags name; the log says how far it is.
+fn fetched(flags: &ModelFlags, goes_on: &dyn Fn() -> bool) -> anyhow::Result<ModelFlags> {
+    let mut last = Instant::now();
+    let fetched = flags.fetch(&mut |progress| {
+        if last.elapsed() >= PROGRESS_INTERVAL {
+            last = Instant::now();
+            let (done, all) = (progress.bytes >> 20, progress.total.map_or(0, |total| total >> 20));
+            tracing::info!("fetching {}: {done} of {all} MiB", progress.file);
+        }
+        if goes_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(flags.clone().with(fetched))
+}
+
 /// Loads the model and hands it to the server, or ends the server with the reason. Stops early once the server ends.
-pub(crate) fn load(settings: &Settings, path: &Path, server: &ServerHandle, place: &str) {
+pub(crate) fn load(settings: &Settings, path: Option<&Path>, server: &ServerHandle, place: &str) {
     match model(settings, path, server) {
         Ok(model) => {
             if server.set_model(model) {
@@ -38,16 +53,19 @@ pub(crate) fn load(settings: &Settings, path: &Path, server: &ServerHandle, plac
     }
 }
 
-fn model(settings: &Settings, path: &Path, server: &ServerHandle) -> anyhow::Result<Model> {
-    let start = Instant::now();
+/// `path` is the model's file; none if it has to be fetched first.
+fn model(settings: &Settings, path: Option<&Path>, server: &ServerHandle) -> anyhow::Result<Model> {
     let phase = server.phase();
     let goes_on = || *phase.borrow() == Phase::Loading;
+    let flags = if settings.model.fetches() { fetched(&settings.model, &goes_on)? } else { settings.model.clone() };
+    let path = path.or(flags.model.as_deref()).context("the model was not fetched")?;
+    let start = Instant::now();
     let delayed_until = start + settings.hooks.load_delay;
     while goes_on() && Instant::now() < delayed_until {
         std::thread::sleep(Duration::from_millis(10));
     }
     let mut last = start;
-    let options = settings.model.options().model;
+    let options = flags.options().model;
     let bundle = Bundle::open(path, &options, &mut |read, all| {
         if last.elapsed() >= PROGRESS_INTERVAL {
             last = Instant::now();
@@ -58,7 +76,7 @@ fn model(settings: &Settings, path: &Path, server: &ServerHandle) -> anyhow::Res
     let text = card::text(bundle.text());
     let context_tokens = bundle.encoder().context_tokens();
     let sees = bundle.encoder().takes_media();
-    let card = card::card(path, settings.model.alias.as_deref(), bundle.inspection(), context_tokens, sees);
+    let card = card::card(path, flags.alias.as_deref(), bundle.inspection(), context_tokens, sees);
     let device = bundle.device_name().to_owned();
     let threads = bundle.kernels().threads;
     let (encoder, mut evaluator, _) = bundle.into_parts();

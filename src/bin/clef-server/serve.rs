@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clef_http::{Ended, LocalAddress, Server, ServerConfig, ServerHandle};
 use clef_server::flags::Settings;
-use clef_server::model_or_built_in;
-use clef_server::one_line;
+use clef_server::{BuiltIn, model_or_built_in, one_line};
 
 use crate::{load, log};
 
@@ -31,13 +30,18 @@ const LOAD_END: Duration = Duration::from_secs(2);
 /// If there is nothing to start with.
 pub(crate) fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
     let config = settings.server_config().map_err(anyhow::Error::msg)?;
-    let model = model_or_built_in(settings.model.model.as_deref())?;
+    settings.model.check_source()?;
+    // What has to be fetched is fetched while the port answers.
+    let model = match settings.model.fetch.repository.is_some() || settings.model.fetch.url.is_some() {
+        true => None,
+        false => Some(model_or_built_in(settings.model.model.as_deref())?),
+    };
     let written = log::start(&settings.log)?;
     greet(settings);
-    if let Some(notice) = model.notice() {
+    if let Some(notice) = model.as_ref().and_then(BuiltIn::notice) {
         tracing::warn!("{}", notice.trim_start_matches("note: "));
     }
-    let code = match run(settings, config, model.path()) {
+    let code = match run(settings, config, model.as_ref().map(BuiltIn::path)) {
         Ok(Ended::Shutdown) => 0,
         Ok(Ended::EngineDead) => ENGINE_LOST,
         Err(error) => {
@@ -57,7 +61,7 @@ pub(crate) fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
     clef_api::exit_now(code)
 }
 
-fn run(settings: &Settings, config: ServerConfig, model: &Path) -> anyhow::Result<Ended> {
+fn run(settings: &Settings, config: ServerConfig, model: Option<&Path>) -> anyhow::Result<Ended> {
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let threads = settings.threads_http.unwrap_or_else(|| {
         std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_HTTP_THREADS)
@@ -89,14 +93,15 @@ fn run(settings: &Settings, config: ServerConfig, model: &Path) -> anyhow::Resul
 
 fn spawn_load(
     settings: &Settings,
-    path: &Path,
+    path: Option<&Path>,
     handle: &ServerHandle,
     place: String,
 ) -> anyhow::Result<std::thread::JoinHandle<()>> {
-    let (settings, path, handle) = (settings.clone(), path.to_owned(), handle.clone());
+    let (settings, path, handle) = (settings.clone(), path.map(Path::to_owned), handle.clone());
     let body = move || {
-        let loaded =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load::load(&settings, &path, &handle, &place)));
+        let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            load::load(&settings, path.as_deref(), &handle, &place)
+        }));
         if loaded.is_err() {
             handle.fail("loading the model failed");
         }

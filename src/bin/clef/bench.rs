@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clef_api::{Clef, Record};
 use clef_eval::{BenchReport, BenchRow};
-use clef_server::{ModelFlags, model_or_built_in, open_with_progress};
+use clef_server::{ModelFlags, fetch_with_progress, model_or_built_in, open_with_progress};
 use serde_json::json;
 
 use crate::failure::{Failure, print};
@@ -41,8 +41,9 @@ const WORDS: [&str; 12] = [
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let model = model_or_built_in(arguments.model.model.as_deref())?;
-    let clef = open_with_progress(model.path(), &arguments.model.options())?;
+    let flags = fetch_with_progress(&arguments.model)?;
+    let model = model_or_built_in(flags.model.as_deref())?;
+    let clef = open_with_progress(model.path(), &flags.options())?;
     // The first request finds caches of the processor cold, whatever its size.
     ask(&clef, &state(&clef, 64, 0), "Is it late?")?;
     let mut rows = Vec::with_capacity(arguments.sizes.len());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 use clef_api::{Clef, Image, LocItem, MediaData, Options, Record, Video, VideoContent};
-use clef_server::{ModelFlags, model_or_built_in, open_with_progress};
+use clef_server::{ModelFlags, fetch_with_progress, model_or_built_in, open_with_progress};
 
 use crate::bulk;
 use crate::failure::{Failure, print};
@@ -51,17 +51,18 @@ pub(crate) const MAX_REQUEST_BYTES: u64 = 100 << 20;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(requests) = arguments.lines()? {
-        let clef = open(arguments, arguments.model.options())?;
-        return bulk::run(&clef, requests, arguments.jobs);
+        let flags = fetch_with_progress(&arguments.model)?;
+        return bulk::run(&open(&flags, &flags.options())?, requests, arguments.jobs);
     }
     // The request first: a typo in it should not cost the time of loading a model.
     let body = read_request(arguments.request.as_deref())?;
     let mut record = Record::parse(&body).map_err(Failure::request)?;
     show(arguments, &mut record)?;
-    let mut options = arguments.model.options();
+    let flags = fetch_with_progress(&arguments.model)?;
+    let mut options = flags.options();
     // There is one request, so nothing would ever go on from its state.
     options.model.cache_bytes = Some(0);
-    let clef = open(arguments, options)?;
+    let clef = open(&flags, &options)?;
     let outcome = clef.decide(record.clone())?;
     if outcome.truncated_tokens > 0 {
         let _ = writeln!(std::io::stderr(), "note: {} tokens of the state were cut off", outcome.truncated_tokens);
@@ -93,12 +94,12 @@ impl Arguments {
     }
 }
 
-fn open(arguments: &Arguments, options: Options) -> Result<Clef, Failure> {
-    let model = model_or_built_in(arguments.model.model.as_deref())?;
+fn open(flags: &ModelFlags, options: &Options) -> Result<Clef, Failure> {
+    let model = model_or_built_in(flags.model.as_deref())?;
     if let Some(notice) = model.notice() {
         let _ = writeln!(std::io::stderr(), "{notice}");
     }
-    Ok(open_with_progress(model.path(), &options)?)
+    Ok(open_with_progress(model.path(), options)?)
 }
 
 /// Adds the files that the command line names to what the record shows.

@@ -47,8 +47,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if arguments.model.model.is_some() {
-        return Err(anyhow::anyhow!("name the two files, without -m").into());
+    if arguments.model.model.is_some() || arguments.model.fetches() {
+        return Err(anyhow::anyhow!("name the two files, without -m, -hf and -mu").into());
     }
     // One after the other, so that the memory of one suffices.
     let reference = answers(arguments, &arguments.reference)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clef_eval::{Answerer, Chart, Detail, Evaluation, MeasureOptions, Remote, RemoteOptions, Results};
-use clef_server::{ModelFlags, model_or_built_in, open_with_progress};
+use clef_server::{ModelFlags, fetch_with_progress, model_or_built_in, open_with_progress};
 
 use crate::failure::{Failure, print};
 use crate::in_process::InProcess;
@@ -61,8 +61,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             (remote.url().to_owned(), Box::new(remote))
         }
         None => {
-            let model = model_or_built_in(arguments.model.model.as_deref())?;
-            let clef = open_with_progress(model.path(), &arguments.model.options())?;
+            let flags = fetch_with_progress(&arguments.model)?;
+            let model = model_or_built_in(flags.model.as_deref())?;
+            let clef = open_with_progress(model.path(), &flags.options())?;
             (measured::subject(model.path()), Box::new(InProcess(clef)))
         }
     };
