@@ -12,6 +12,7 @@ mod golden;
 mod images;
 mod inspect;
 mod layering;
+mod measuring;
 mod reuse;
 mod server;
 mod serving;

@@ -134,6 +134,10 @@ impl Running {
         }
     }
 
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     pub(crate) fn get(&self, path: &str) -> Answer {
         self.exchange(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }
