@@ -264,3 +264,25 @@ fn pixels_of_work_that_is_given_up_are_let_go_of() {
     let again = Arc::new(bundle.encoder().prompt(&record(&shown, TEXT, "which?")).unwrap());
     assert_eq!(again.tokens, prompt.tokens);
 }
+
+#[test]
+fn records_with_and_without_pictures_are_answered_in_one_batch() {
+    let clef = open(Tiny::F32, |_| ());
+    let damaged = vec![b"\x89PNG\r\n\x1a\n".to_vec()];
+    let batch: Vec<Record> = (0..20)
+        .map(|index| match index % 4 {
+            0 => record(&[], TEXT, "which?"),
+            1 => record(&[picture("gradient-256x256.png")], TEXT, "which?"),
+            2 => record(&damaged, TEXT, "which?"),
+            _ => record(&[], &TEXT.repeat(1 + index), "who?"),
+        })
+        .collect();
+    let outcomes = clef.decide_all(batch.clone());
+    assert_eq!(outcomes.len(), batch.len());
+    for (index, (outcome, record)) in outcomes.into_iter().zip(batch).enumerate() {
+        match (index % 4, outcome) {
+            (2, outcome) => assert!(outcome.is_err_and(|error| error.is_request_fault()), "{index}"),
+            (_, outcome) => assert_eq!(bits(&outcome.unwrap()), bits(&clef.decide(record).unwrap()), "{index}"),
+        }
+    }
+}

@@ -35,6 +35,9 @@ pub use clef_record::{
 };
 pub use error::Error;
 
+/// How many of many records are in flight at a time.
+const IN_FLIGHT: usize = 8;
+
 /// How a model is opened and served.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -96,6 +99,38 @@ impl Clef {
     pub fn decide_json(&self, body: &[u8]) -> Result<String, Error> {
         let outcome = self.decide(Record::parse(body)?)?;
         Ok(outcome.decision.to_json(&self.name))
+    }
+
+    /// Answers many records, in their order. Some are in flight at a time, so that those that share a state, or are the
+    /// same, share the work; one that fails stops no other.
+    ///
+    /// ```no_run
+    /// use clef_api::{Clef, Record};
+    ///
+    /// let clef = Clef::open("clef-flash.Q4_K_M.gguf")?;
+    /// let questions = r#"{"refund": {"type": "noul"}}"#;
+    /// let records = ["charged twice", "thank you"]
+    ///     .map(|state| Record::parse(format!(r#"{{"state": "{state}", "questions": {questions}}}"#).as_bytes()));
+    /// let records: Vec<Record> = records.into_iter().collect::<Result<_, _>>()?;
+    /// for outcome in clef.decide_all(records) {
+    ///     println!("{}", outcome?.decision.to_json(clef.name()));
+    /// }
+    /// # Ok::<(), clef_api::Error>(())
+    /// ```
+    pub fn decide_all(&self, records: impl IntoIterator<Item = Record>) -> Vec<Result<Outcome, Error>> {
+        let mut waiting = std::collections::VecDeque::new();
+        let mut outcomes = Vec::new();
+        let finish = |ticket: Result<Ticket, EngineError>| ticket.and_then(Ticket::wait).map_err(Error::from);
+        for record in records {
+            if waiting.len() == IN_FLIGHT
+                && let Some(oldest) = waiting.pop_front()
+            {
+                outcomes.push(finish(oldest));
+            }
+            waiting.push_back(self.submit(record));
+        }
+        outcomes.extend(waiting.into_iter().map(finish));
+        outcomes
     }
 
     /// Hands a record in without waiting. The ticket is a future, and can be waited for.
