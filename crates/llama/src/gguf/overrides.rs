@@ -131,8 +131,22 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         let long = "x".repeat(128);
         for text in [
-            "", "a", "a=1", "a=int", "a=int:", "a=int:x", "a=int:1.5", "a=float:nan", "a=float:", "a=bool:1", "a=u32:1", "=int:1",
-            "a=int:1,a=int:2", "a=int:1,", &format!("{long}=int:1"), &format!("a=str:{long}"),
+            "",
+            "a",
+            "a=1",
+            "a=int",
+            "a=int:",
+            "a=int:x",
+            "a=int:1.5",
+            "a=float:nan",
+            "a=float:",
+            "a=bool:1",
+            "a=u32:1",
+            "=int:1",
+            "a=int:1,a=int:2",
+            "a=int:1,",
+            &format!("{long}=int:1"),
+            &format!("a=str:{long}"),
         ] {
             assert!(Override::parse_list(text).is_err(), "{text}");
         }

@@ -145,7 +145,10 @@ impl Gguf {
             let next = match named.take_if(|_| number == place.number) {
                 Some(part) => part,
                 None => Self::open_part(&place.path_of(number)).map_err(|e| {
-                    Error::new(e.kind(), format_args!("part {} of {} of {}: {e}", number + 1, place.count, path.display()))
+                    Error::new(
+                        e.kind(),
+                        format_args!("part {} of {} of {}: {e}", number + 1, place.count, path.display()),
+                    )
                 })?,
             };
             let found = next.place()?;
@@ -178,7 +181,10 @@ impl Gguf {
             let own = entry.key.starts_with("split.") || entry.key == "general.alignment";
             if !own && self.raw(&entry.key).is_some_and(|known| Some(known) != next.raw(&entry.key)) {
                 let first = self.parts[0].path.display();
-                return refused(format!("its {} is another than that of {first}: parts of different models", entry.key));
+                return refused(format!(
+                    "its {} is another than that of {first}: parts of different models",
+                    entry.key
+                ));
             }
         }
         let start = self.file_bytes();

@@ -43,7 +43,10 @@ impl Place {
         let Some(count) = whole("split.count", count)?.filter(|&count| count > 1) else { return Ok(None) };
         let number = number.ok_or("split.no is missing, so nobody knows which part it is")?;
         if number >= count {
-            return Err(format!("it is part {} of {count}: split.no and split.count contradict each other", number + 1));
+            return Err(format!(
+                "it is part {} of {count}: split.no and split.count contradict each other",
+                number + 1
+            ));
         }
         let Some((prefix, named_number, named_count)) = parse(path) else {
             return Err(format!(
@@ -111,7 +114,10 @@ mod tests {
         let place = read("/models/a-of-b-00002-of-00003.gguf", 1, 3).expect("sound").expect("a part");
         assert_eq!((place.number, place.count, place.tensors), (1, 3, Some(7)));
         assert_eq!(place.path_of(2), Path::new("/models/a-of-b-00003-of-00003.gguf"));
-        assert_eq!(read("x-00001-of-00002.gguf", 0, 2).expect("sound").expect("a part").path_of(0).to_str(), Some("x-00001-of-00002.gguf"));
+        assert_eq!(
+            read("x-00001-of-00002.gguf", 0, 2).expect("sound").expect("a part").path_of(0).to_str(),
+            Some("x-00001-of-00002.gguf")
+        );
         assert_eq!(read("whole.gguf", 0, 1), Ok(None));
         assert_eq!(Place::read(Path::new("x-00001-of-00002.gguf"), None, None, None), Ok(None));
     }
