@@ -28,7 +28,8 @@ pub(crate) fn start() {
 /// Sets how the CPU's threads are spread over memory nodes. Once per process, before anything is computed; what comes
 /// later changes nothing and is said in the log.
 pub fn spread_threads(how: Numa) {
-    start();
+    // llama.cpp ends the process where there is no CPU backend.
+    let _cpu = Device::cpu();
     let first = *NUMA.get_or_init(|| {
         // SAFETY: there is a CPU backend; `OnceLock` keeps other threads out, and this runs once.
         unsafe { clef_sys::llama_numa_init(how.as_raw()) };
