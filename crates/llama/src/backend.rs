@@ -2,14 +2,17 @@
 
 use std::ffi::CStr;
 use std::fmt;
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
 use clef_sys::{
     GGML_BACKEND_DEVICE_TYPE_ACCEL, GGML_BACKEND_DEVICE_TYPE_CPU, GGML_BACKEND_DEVICE_TYPE_IGPU,
     ggml_backend_buffer_type_t, ggml_backend_dev_t,
 };
 
+use crate::placement::Numa;
+
 static START: Once = Once::new();
+static NUMA: OnceLock<Numa> = OnceLock::new();
 
 /// Starts llama.cpp's backends and takes over its log. Cheap after the first call; any thread.
 pub(crate) fn start() {
@@ -20,6 +23,21 @@ pub(crate) fn start() {
         // SAFETY: no requirements; called once.
         unsafe { clef_sys::llama_backend_init() };
     });
+}
+
+/// Sets how the CPU's threads are spread over memory nodes. Once per process, before anything is computed; what comes
+/// later changes nothing and is said in the log.
+pub fn spread_threads(how: Numa) {
+    // llama.cpp ends the process where there is no CPU backend.
+    let _cpu = Device::cpu();
+    let first = *NUMA.get_or_init(|| {
+        // SAFETY: there is a CPU backend; `OnceLock` keeps other threads out, and this runs once.
+        unsafe { clef_sys::llama_numa_init(how.as_raw()) };
+        how
+    });
+    if first != how {
+        tracing::warn!("threads are spread over memory nodes as {first:?}, which cannot be changed any more");
+    }
 }
 
 /// Backends built as modules lie beside the program (an installed package) or where the build put them (a checkout).

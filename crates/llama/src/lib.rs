@@ -23,6 +23,7 @@ mod log;
 mod model;
 mod patience;
 mod pieces;
+mod placement;
 mod projector;
 mod quantize;
 mod saved;
@@ -30,13 +31,14 @@ mod tokenizer;
 mod vision;
 
 pub use backbone::{Backbone, Hyperparameters};
-pub use backend::{Device, DeviceKind, devices};
+pub use backend::{Device, DeviceKind, devices, spread_threads};
 pub use context::{
     AbortHandle, CacheType, Context, ContextParams, FlashAttention, HiddenStates, Length, Position, SequenceId,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use log::{exit_now, set_abort_exit_code};
 pub use model::{Model, ModelParams, Progress};
+pub use placement::{Numa, SplitMode, gpus};
 pub use projector::{FRAMES_PER_STEP, Projector, TowerShape};
 pub use quantize::{QuantType, quantize};
 pub use saved::{SavedPart, SavedSequence};

@@ -5,12 +5,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clef_sys::{LLAMA_LOAD_MODE_NONE, llama_model, llama_vocab};
+use clef_sys::{llama_model, llama_vocab};
 
 use crate::backbone::{Backbone, Hyperparameters};
 use crate::backend::{self, Device};
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, VirtualGguf};
+use crate::placement::{RawParams, SplitMode, gpus};
 use crate::tokenizer::Vocabulary;
 
 /// How a model is loaded.
@@ -23,11 +24,30 @@ pub struct ModelParams {
     pub repack: bool,
     /// Whether the values of the weights are checked while loading.
     pub check_tensors: bool,
+    /// The GPUs to use, in this order; none for all, an empty list for the CPU alone.
+    pub devices: Option<Vec<Device>>,
+    /// How the model is split among several GPUs.
+    pub split_mode: SplitMode,
+    /// Shares of the GPUs, in any unit; empty to share by their free memory.
+    pub tensor_split: Vec<f32>,
+    /// The one GPU of [`SplitMode::None`], counted from zero; the one for small things of [`SplitMode::Row`].
+    pub main_gpu: u32,
+    /// Whether the operating system is asked to keep weights in the host's memory, never on the disk.
+    pub lock_memory: bool,
 }
 
 impl Default for ModelParams {
     fn default() -> Self {
-        Self { gpu_layers: -1, repack: false, check_tensors: false }
+        Self {
+            gpu_layers: -1,
+            repack: false,
+            check_tensors: false,
+            devices: None,
+            split_mode: SplitMode::default(),
+            tensor_split: Vec::new(),
+            main_gpu: 0,
+            lock_memory: false,
+        }
     }
 }
 
@@ -81,6 +101,9 @@ impl Model {
         if self.raw.gpu_layers >= 0 && self.raw.gpu_layers as u32 <= self.hyperparameters.layers {
             return Device::cpu();
         }
+        if let Some(device) = self.raw.real_device {
+            return device;
+        }
         // SAFETY: the model is live.
         let device = unsafe { clef_sys::clef_model_last_device(self.raw.as_ptr()) };
         Device::from_raw(device).unwrap_or_else(Device::cpu)
@@ -103,6 +126,8 @@ pub(crate) struct RawModel {
     pointer: NonNull<llama_model>,
     vocabulary: NonNull<llama_vocab>,
     gpu_layers: i32,
+    /// The last GPU where llama.cpp itself knows only one device made of several.
+    real_device: Option<Device>,
 }
 
 // SAFETY: a loaded model is never written to; llama.cpp shares one between contexts on several threads.
@@ -114,25 +139,20 @@ impl RawModel {
     fn load(gguf: &Gguf, image: &VirtualGguf, params: &ModelParams, progress: Progress<'_>) -> Result<Self> {
         // The callback below reports bytes, not llama.cpp's count of tensors.
         let mut state = LoadProgress { image, progress, stopped: false, last: None };
-        // SAFETY: no requirements.
-        let mut raw_params = unsafe { clef_sys::llama_model_default_params() };
-        raw_params.n_gpu_layers = params.gpu_layers;
-        raw_params.load_mode = LLAMA_LOAD_MODE_NONE;
-        raw_params.use_extra_bufts = params.repack;
-        raw_params.check_tensors = params.check_tensors;
-        raw_params.progress_callback = Some(on_progress);
-        raw_params.progress_callback_user_data = (&raw mut state).cast();
+        let mut all_params = RawParams::new(params)?;
+        all_params.raw.progress_callback = Some(on_progress);
+        all_params.raw.progress_callback_user_data = (&raw mut state).cast();
 
         let mut pointer = std::ptr::null_mut();
         let mut message = Message::default();
         // SAFETY: `image` outlives the call and `read_image` takes just such a pointer; `state` outlives the call and
-        // is what `on_progress` expects; `pointer` is valid for writes.
+        // is what `on_progress` expects; so do the lists that `all_params` points into; `pointer` is valid for writes.
         let status = unsafe {
             clef_sys::clef_model_load(
                 std::ptr::from_ref(image).cast(),
                 Some(read_image),
                 image.length(),
-                &raw const raw_params,
+                &raw const all_params.raw,
                 &raw mut pointer,
                 message.as_raw(),
             )
@@ -145,7 +165,9 @@ impl RawModel {
         // SAFETY: the model is live.
         let vocabulary = unsafe { clef_sys::llama_model_get_vocab(pointer.as_ptr()) };
         let vocabulary = NonNull::new(vocabulary.cast_mut()).expect("a model holds its vocabulary by value");
-        Ok(Self { pointer, vocabulary, gpu_layers: params.gpu_layers })
+        let last = || params.devices.clone().unwrap_or_else(gpus).last().copied();
+        let real_device = (params.split_mode == SplitMode::Tensor).then(last).flatten();
+        Ok(Self { pointer, vocabulary, gpu_layers: params.gpu_layers, real_device })
     }
 
     pub(crate) fn as_ptr(&self) -> *mut llama_model {

@@ -94,6 +94,10 @@ impl<'a> Projector<'a> {
     /// If the file is no projector, one of another family, or contradicts itself.
     pub fn new(gguf: &'a Gguf) -> Result<Self> {
         let with_path = |e: Error| Error::new(e.kind(), format_args!("{}: {e}", gguf.path().display()));
+        if gguf.part_count() > 1 {
+            let what = "a projector in several files cannot be read; llama.cpp's gguf-split --merge makes one of them";
+            return Err(with_path(Error::unsupported(what)));
+        }
         let reader = Reader { gguf };
         let shape = reader.shape().map_err(with_path)?;
         reader.tensors(&shape).map_err(with_path)?;

@@ -7,12 +7,13 @@ use std::time::Instant;
 use clef_encoder::EncoderOptions;
 use clef_head::Head;
 use clef_llama::gguf::Gguf;
-use clef_llama::{Device, DeviceKind, Model, ModelParams, Projector, Vision, VisionParams, devices};
+use clef_llama::{Device, Model, ModelParams, Projector, Vision, VisionParams};
 
 use crate::encode::RecordEncoder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate::{Evaluator, Parts};
-use crate::inspect::Inspection;
+use crate::fit;
+use crate::inspect::{self, Inspection};
 use crate::kernels::{self, Kernels};
 use crate::media::Gallery;
 use crate::options::ModelOptions;
@@ -37,11 +38,15 @@ impl Bundle {
     /// If the file cannot decide, its parts contradict each other, options make no sense, or memory runs out.
     pub fn open(path: &Path, options: &ModelOptions, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Self> {
         let start = Instant::now();
-        let gguf = Arc::new(Gguf::open(path)?);
+        options.placement.prepare();
+        let gguf = Arc::new(inspect::open(path, options)?);
         let inspection = Inspection::of(&gguf, options)?;
         let mut options = options.resolved(inspection.backbone.as_ref().map(|backbone| backbone.trained_context));
         if let Some(missing) = inspection.missing.first() {
             return Err(Error::new(ErrorKind::Unsupported, missing));
+        }
+        if options.must_fit {
+            fit::check(&inspection, &options, &fit::available(&options)?)?;
         }
         let projector_file = options.projector.as_deref().map(Gguf::open).transpose()?;
         let projector = projector_file.as_ref().map(Projector::new).transpose()?;
@@ -53,7 +58,9 @@ impl Bundle {
             gpu_layers: options.gpu_layers,
             repack: kernels.repacked,
             check_tensors: options.check_tensors,
+            ..ModelParams::default()
         };
+        let params = options.placement.complete(params)?;
         let model = Model::load(&gguf, &params, progress)?;
         let head = Head::load(Arc::clone(&gguf), model.output_device(), kernels.threads)?;
         let encoder_options =
@@ -79,6 +86,7 @@ impl Bundle {
             seconds = start.elapsed().as_secs_f32(),
             "model loaded; its weights are in memory of our own, not mapped from the file"
         );
+        fit::warn_of_drift(path, &inspection.quantization);
         Ok(Self { encoder, evaluator, inspection, kernels, device_name })
     }
 
@@ -119,8 +127,8 @@ impl Bundle {
 }
 
 fn open_vision(projector: &Projector<'_>, model: &Model, options: &ModelOptions) -> Result<Vision> {
-    let is_gpu = |device: &Device| matches!(device.kind(), DeviceKind::Gpu | DeviceKind::IntegratedGpu);
-    let gpu = options.projector_offload.then(|| devices().into_iter().find(is_gpu)).flatten();
+    let gpus = if options.projector_offload { options.placement.gpus()? } else { Vec::new() };
+    let gpu = gpus.first().copied();
     let params = VisionParams {
         device: gpu.unwrap_or_else(Device::cpu),
         threads: options.threads(),

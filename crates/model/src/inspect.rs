@@ -77,6 +77,10 @@ pub struct Inspection {
     pub missing: Vec<String>,
     /// What it would take to serve it.
     pub memory: Option<MemoryEstimate>,
+    /// Bytes of the layers that can be placed on a GPU.
+    pub(crate) layer_bytes: u64,
+    /// Elements of all tensors that are loaded.
+    pub(crate) backbone_elements: u64,
 }
 
 impl Inspection {
@@ -86,7 +90,7 @@ impl Inspection {
     /// # Errors
     /// If it is not a readable GGUF file, or the options name a projector that is none.
     pub fn open(path: &Path, options: &ModelOptions) -> Result<Self> {
-        Self::of(&Gguf::open(path)?, options)
+        Self::of(&open(path, options)?, options)
     }
 
     /// Whether the file is a projector.
@@ -108,6 +112,9 @@ impl Inspection {
         };
         let backbone = if is_projector { None } else { noted(Backbone::new(gguf), &mut missing) };
         let backbone_bytes = backbone.as_ref().map_or(0, |b| b.tensors().map(|t| t.bytes).sum());
+        let backbone_elements = backbone.as_ref().map_or(0, |b| b.tensors().map(TensorInfo::elements).sum());
+        let of_layers = |tensor: &&TensorInfo| tensor.name.starts_with("blk.");
+        let layer_bytes = backbone.as_ref().map_or(0, |b| b.tensors().filter(of_layers).map(|t| t.bytes).sum());
         let backbone = backbone.map(|backbone| backbone.hyperparameters().clone());
         let head = if is_projector { None } else { noted(Head::check(gguf), &mut missing) };
         let head = head.map(|(layout, bytes)| {
@@ -174,8 +181,17 @@ impl Inspection {
             },
             missing,
             memory,
+            layer_bytes,
+            backbone_elements,
         })
     }
+}
+
+/// Opens a model's file with the values that the options put in place of its own.
+pub(crate) fn open(path: &Path, options: &ModelOptions) -> Result<Gguf> {
+    let mut gguf = Gguf::open(path)?;
+    gguf.set(&options.overrides)?;
+    Ok(gguf)
 }
 
 /// The architecture that projector files state.

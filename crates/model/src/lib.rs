@@ -5,6 +5,7 @@
 //! [`RecordEncoder`] for its encoding threads and an [`Evaluator`] for the thread that owns the model. [`Inspection`]
 //! reads what a file is without loading it.
 
+mod available;
 mod budget;
 mod bundle;
 mod cuts;
@@ -12,6 +13,7 @@ mod embedded;
 mod encode;
 mod error;
 mod evaluate;
+mod fit;
 mod inspect;
 mod kernels;
 mod lane;
@@ -19,14 +21,17 @@ mod media;
 mod memory;
 mod names;
 mod options;
+mod placement;
 mod positions;
 mod states;
 mod text;
 mod vision;
 
 pub use bundle::Bundle;
+pub use clef_llama::gguf::Override;
 pub use clef_llama::{
-    CacheType, Device, DeviceKind, FlashAttention, LLAMA_CPP_BUILD, TowerShape, devices, exit_now, set_abort_exit_code,
+    CacheType, Device, DeviceKind, FlashAttention, LLAMA_CPP_BUILD, Numa, SplitMode, TowerShape, devices, exit_now,
+    set_abort_exit_code,
 };
 pub use encode::RecordEncoder;
 pub use error::{Error, ErrorKind, Result};
@@ -35,4 +40,5 @@ pub use inspect::{HeadInspection, Inspection, ProjectorInspection, TypeShare};
 pub use kernels::{Kernels, Repack};
 pub use memory::{MemoryEstimate, MemoryItem};
 pub use options::ModelOptions;
+pub use placement::{LoadMode, Placement, find_gpu};
 pub use text::Text;

@@ -90,6 +90,18 @@ impl MemoryEstimate {
     pub fn total(&self) -> u64 {
         self.items.iter().map(|item| item.bytes).sum()
     }
+
+    /// The sum of what is sure to be taken before the first request: without what is only bounded, and without what only
+    /// a prompt as long as the context takes.
+    pub(crate) fn at_start(&self) -> u64 {
+        let unsure = self.of(&["compute buffers", "head's memory"]);
+        self.total() - unsure
+    }
+
+    /// The sum of what is taken for some purposes.
+    pub(crate) fn of(&self, names: &[&str]) -> u64 {
+        self.items.iter().filter(|item| names.contains(&item.name)).map(|item| item.bytes).sum()
+    }
 }
 
 /// More than the fixed prefix has in any vocabulary that is known.

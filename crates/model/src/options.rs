@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use clef_llama::{CacheType, ContextParams, Device, DeviceKind, FlashAttention, devices};
+use clef_llama::gguf::Override;
+use clef_llama::{CacheType, ContextParams, Device, FlashAttention};
 
 use crate::kernels::Repack;
+use crate::placement::Placement;
 
 /// Tokens decoded at once where nothing else is asked for; `docs/performance.md` has the measurements.
 const CPU_CHUNK: u32 = 256;
@@ -36,6 +38,12 @@ pub struct ModelOptions {
     pub image_max_tokens: Option<u32>,
     /// Layers placed on a GPU; negative for all. Ignored without one.
     pub gpu_layers: i32,
+    /// Where the model is put.
+    pub placement: Placement,
+    /// Metadata in place of the file's; checked as the file's own is.
+    pub overrides: Vec<Override>,
+    /// Whether a model that needs more memory than is available is refused before it is loaded.
+    pub must_fit: bool,
     /// When attention runs fused.
     pub flash_attention: FlashAttention,
     /// Element type of cached keys; none for 16-bit floats, or 32-bit ones where flash attention is off.
@@ -65,6 +73,9 @@ impl Default for ModelOptions {
             image_min_tokens: None,
             image_max_tokens: None,
             gpu_layers: -1,
+            placement: Placement::default(),
+            overrides: Vec::new(),
+            must_fit: true,
             flash_attention: FlashAttention::Auto,
             cache_keys: None,
             cache_values: None,
@@ -86,8 +97,7 @@ impl ModelOptions {
 
     /// Tokens decoded at once. On a CPU more than this gain little: the weights are read often enough to be in reach.
     pub fn chunk_tokens(&self) -> u32 {
-        let is_gpu = |device: Device| matches!(device.kind(), DeviceKind::Gpu | DeviceKind::IntegratedGpu);
-        let on_gpu = || self.gpu_layers != 0 && devices().into_iter().any(is_gpu);
+        let on_gpu = || self.gpu_layers != 0 && self.placement.gpus().is_ok_and(|gpus| !gpus.is_empty());
         self.chunk_tokens.unwrap_or_else(|| if on_gpu() { GPU_CHUNK } else { CPU_CHUNK }).min(self.context_tokens)
     }
 

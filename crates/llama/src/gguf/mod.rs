@@ -4,10 +4,13 @@
 //! treats the file as hostile input: every length is checked against the bytes that are there, nothing is allocated
 //! in proportion to a number that the file merely claims, and metadata stays in the mapped file until asked for.
 
+mod overrides;
 mod reader;
+mod split;
 mod value;
 mod virtual_file;
 
+pub use overrides::Override;
 pub use reader::{Gguf, TensorInfo};
 pub use value::{Array, Value, ValueType};
 pub use virtual_file::{HeaderWriter, VirtualGguf};

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use memmap2::Mmap;
 
 use super::TensorType;
+use super::overrides::Override;
+use super::split::{self, Place};
 use super::value::{Value, ValueType};
 use crate::error::{Error, Result};
 
@@ -20,16 +22,28 @@ const MAX_KEY_BYTES: u64 = 1 << 16;
 const MAX_ALIGNMENT: u64 = 1 << 16;
 const DEFAULT_ALIGNMENT: u64 = 32;
 
-/// A model file whose header was read and checked.
+/// A model file whose header was read and checked. A model that is split into several files is one of these as well:
+/// the metadata of its first part and the tensors of all.
 #[derive(Debug)]
 pub struct Gguf {
     path: PathBuf,
-    file: Arc<File>,
-    map: Mmap,
+    /// At least one.
+    parts: Vec<Part>,
+    /// Of the first part.
     entries: Vec<Entry>,
     tensors: Vec<TensorInfo>,
     tensor_index: HashMap<String, usize>,
     alignment: u64,
+}
+
+/// One of the files of a model.
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    file: Arc<File>,
+    map: Mmap,
+    /// Bytes of the parts before it.
+    start: u64,
 }
 
 #[derive(Debug)]
@@ -37,7 +51,15 @@ struct Entry {
     key: String,
     kind: ValueType,
     /// The encoded value: for arrays with element type and count, for strings with the length.
-    range: Range<usize>,
+    value: Encoded,
+}
+
+#[derive(Debug)]
+enum Encoded {
+    /// Bytes of the first part.
+    InFile(Range<usize>),
+    /// Given in place of the file's.
+    Given(Vec<u8>),
 }
 
 /// A tensor's description; its data stays in the file.
@@ -51,7 +73,8 @@ pub struct TensorInfo {
     pub dimensions: usize,
     /// The element type.
     pub kind: TensorType,
-    /// Where the data starts, in bytes from the start of the file.
+    /// Where the data starts, in bytes from the start of the file; in a split model, from the start of its first part,
+    /// as if the parts lay one after the other.
     pub offset: u64,
     /// Bytes of data.
     pub bytes: u64,
@@ -65,11 +88,21 @@ impl TensorInfo {
 }
 
 impl Gguf {
-    /// Opens a file and reads its header; no tensor data is touched.
+    /// Opens a file and reads its header; no tensor data is touched. Of a split model any part may be named: the others
+    /// are found beside it.
     ///
     /// # Errors
-    /// If the file cannot be read, is not GGUF version 2 or 3, is cut off, or contradicts itself.
+    /// If the file or a part cannot be read, is not GGUF version 2 or 3, is cut off, or contradicts itself or another.
     pub fn open(path: &Path) -> Result<Self> {
+        let named = Self::open_part(path)?;
+        match named.place()? {
+            Some(place) => Self::join(named, &place),
+            None => Ok(named),
+        }
+    }
+
+    /// Opens a file for itself, whether it is part of something or not.
+    fn open_part(path: &Path) -> Result<Self> {
         let shown = path.display();
         // Before opening: a pipe would wait for somebody to write to it.
         let found = std::fs::metadata(path).map_err(|e| Error::io(format_args!("cannot open {shown}"), e))?;
@@ -88,8 +121,7 @@ impl Gguf {
         let tensor_index = header.tensors.iter().enumerate().map(|(i, t)| (t.name.clone(), i)).collect();
         Ok(Self {
             path: path.to_owned(),
-            file: Arc::new(file),
-            map,
+            parts: vec![Part { path: path.to_owned(), file: Arc::new(file), map, start: 0 }],
             entries: header.entries,
             tensors: header.tensors,
             tensor_index,
@@ -97,21 +129,126 @@ impl Gguf {
         })
     }
 
-    /// Where the file lies.
+    /// Its place in a split model, if it is part of one.
+    fn place(&self) -> Result<Option<Place>> {
+        let number = |key: &str| self.get(key).map(|value| value.as_u64());
+        let place = Place::read(&self.path, number("split.no"), number("split.count"), number("split.tensors.count"));
+        place.map_err(|e| Error::invalid(format_args!("{}: {e}", self.path.display())))
+    }
+
+    /// One model of all parts, the named one among them.
+    fn join(named: Self, place: &Place) -> Result<Self> {
+        let path = named.path.clone();
+        let mut named = Some(named);
+        let mut whole: Option<Self> = None;
+        for number in 0..place.count {
+            let next = match named.take_if(|_| number == place.number) {
+                Some(part) => part,
+                None => Self::open_part(&place.path_of(number)).map_err(|e| {
+                    Error::new(
+                        e.kind(),
+                        format_args!("part {} of {} of {}: {e}", number + 1, place.count, path.display()),
+                    )
+                })?,
+            };
+            let found = next.place()?;
+            split::agree(place, number, found.as_ref())
+                .map_err(|e| Error::invalid(format_args!("{}: {e}", next.path.display())))?;
+            match &mut whole {
+                None => whole = Some(next),
+                Some(whole) => whole.append(next)?,
+            }
+        }
+        let mut whole = whole.expect("a split model has at least two parts");
+        if let Some(stated) = place.tensors.filter(|&stated| stated != whole.tensors.len() as u64) {
+            return Err(Error::invalid(format_args!(
+                "{}: the {} parts have {} tensors, {stated} are stated: they do not belong together",
+                path.display(),
+                place.count,
+                whole.tensors.len()
+            )));
+        }
+        whole.path = path;
+        whole.entries.retain(|entry| !entry.key.starts_with("split."));
+        Ok(whole)
+    }
+
+    /// Adds the tensors of the next part.
+    fn append(&mut self, next: Self) -> Result<()> {
+        let refused = |what: String| Err(Error::invalid(format_args!("{}: {what}", next.path.display())));
+        for entry in &next.entries {
+            // Parts repeat the numbers of the split and, if anything, what is the same in all.
+            let own = entry.key.starts_with("split.") || entry.key == "general.alignment";
+            if !own && self.raw(&entry.key).is_some_and(|known| Some(known) != next.raw(&entry.key)) {
+                let first = self.parts[0].path.display();
+                return refused(format!(
+                    "its {} is another than that of {first}: parts of different models",
+                    entry.key
+                ));
+            }
+        }
+        let start = self.file_bytes();
+        for mut tensor in next.tensors {
+            if let Some(&index) = self.tensor_index.get(&tensor.name) {
+                let other = self.part_of(self.tensors[index].offset).path.display();
+                return refused(format!("the tensor {} is in {other}, too", tensor.name));
+            }
+            tensor.offset += start;
+            self.tensor_index.insert(tensor.name.clone(), self.tensors.len());
+            self.tensors.push(tensor);
+        }
+        self.parts.extend(next.parts.into_iter().map(|part| Part { start, ..part }));
+        Ok(())
+    }
+
+    /// Puts values in place of the file's, or beside them. What is computed with is checked by whoever reads it, as the
+    /// file's own values are.
+    ///
+    /// # Errors
+    /// If a key is about how the file itself is read.
+    pub fn set(&mut self, overrides: &[Override]) -> Result<()> {
+        for change in overrides {
+            let key = change.key();
+            if key == "general.alignment" || key.starts_with("split.") {
+                return Err(Error::argument(format_args!("{key} says how the file is read and cannot be overridden")));
+            }
+            let (kind, bytes) = change.encoded();
+            let value = Encoded::Given(bytes);
+            match self.entries.iter_mut().find(|entry| entry.key == key) {
+                Some(entry) => (entry.kind, entry.value) = (kind, value),
+                None => self.entries.push(Entry { key: key.to_owned(), kind, value }),
+            }
+            tracing::info!("{key} is taken as {change}, whatever {} says", self.path.display());
+        }
+        Ok(())
+    }
+
+    /// Where the file lies; of a split model, the part that was named.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The size of the file in bytes.
+    /// How many files there are.
+    pub fn part_count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The size of all parts in bytes.
     pub fn file_bytes(&self) -> u64 {
-        self.map.len() as u64
+        self.parts.last().map_or(0, |part| part.start + part.map.len() as u64)
     }
 
-    pub(crate) fn file(&self) -> &Arc<File> {
-        &self.file
+    /// The files, each with where it starts.
+    pub(super) fn files(&self) -> impl Iterator<Item = (u64, &Arc<File>)> {
+        self.parts.iter().map(|part| (part.start, &part.file))
     }
 
-    /// The alignment of tensor data, a power of two.
+    fn part_of(&self, offset: u64) -> &Part {
+        let after = self.parts.partition_point(|part| part.start <= offset);
+        &self.parts[after - 1]
+    }
+
+    /// The alignment of tensor data in the first part, a power of two.
     pub fn alignment(&self) -> u64 {
         self.alignment
     }
@@ -129,7 +266,11 @@ impl Gguf {
     /// The type and encoded bytes of a key's value.
     pub(crate) fn raw(&self, key: &str) -> Option<(ValueType, &[u8])> {
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
-        Some((entry.kind, &self.map[entry.range.clone()]))
+        let bytes = match &entry.value {
+            Encoded::InFile(range) => &self.parts[0].map[range.clone()],
+            Encoded::Given(bytes) => bytes,
+        };
+        Some((entry.kind, bytes))
     }
 
     /// The value of a key as text.
@@ -149,8 +290,10 @@ impl Gguf {
 
     /// The data of a tensor, mapped from the file: pages are read when touched.
     pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
-        // The reader checked that every tensor lies inside the file, whose size fits the address space.
-        &self.map[tensor.offset as usize..(tensor.offset + tensor.bytes) as usize]
+        let part = self.part_of(tensor.offset);
+        let offset = tensor.offset - part.start;
+        // The reader checked that every tensor lies inside its file, whose size fits the address space.
+        &part.map[offset as usize..(offset + tensor.bytes) as usize]
     }
 
     /// A row of a tensor in 32-bit floats, read from the mapped file.
@@ -173,8 +316,9 @@ impl Gguf {
     /// If the file can no longer be read.
     pub fn read_data(&self, tensor: &TensorInfo) -> Result<Vec<u8>> {
         let mut data = vec![0; tensor.bytes as usize];
-        read_exact_at(&self.file, &mut data, tensor.offset)
-            .map_err(|e| Error::io(format_args!("cannot read {} of {}", tensor.name, self.path.display()), e))?;
+        let part = self.part_of(tensor.offset);
+        read_exact_at(&part.file, &mut data, tensor.offset - part.start)
+            .map_err(|e| Error::io(format_args!("cannot read {} of {}", tensor.name, part.path.display()), e))?;
         Ok(data)
     }
 }
@@ -296,11 +440,14 @@ impl Header {
             let kind = ValueType::from_id(id).ok_or_else(|| format!("{key} has unknown type {id}"))?;
             let start = cursor.position;
             cursor.skip_value(kind, &key)?;
-            entries.push(Entry { key, kind, range: start..cursor.position });
+            entries.push(Entry { key, kind, value: Encoded::InFile(start..cursor.position) });
         }
         let alignment = match entries.iter().find(|entry| entry.key == "general.alignment") {
             None => DEFAULT_ALIGNMENT,
-            Some(entry) => Value::decode(entry.kind, &bytes[entry.range.clone()]).as_u64().unwrap_or(0),
+            Some(Entry { kind, value: Encoded::InFile(range), .. }) => {
+                Value::decode(*kind, &bytes[range.clone()]).as_u64().unwrap_or(0)
+            }
+            Some(Entry { value: Encoded::Given(_), .. }) => unreachable!("the values of a header are in its file"),
         };
         if !alignment.is_power_of_two() || alignment > MAX_ALIGNMENT {
             return Err(format!("general.alignment must be a power of two up to {MAX_ALIGNMENT}, it is {alignment}"));

@@ -30,6 +30,12 @@ impl HeaderWriter {
         self.entries.extend(text.as_bytes());
     }
 
+    /// Adds a 16-bit unsigned number.
+    pub fn put_u16(&mut self, key: &str, value: u16) {
+        self.key(key, ValueType::U16);
+        self.entries.extend(value.to_le_bytes());
+    }
+
     /// Adds a 32-bit unsigned number.
     pub fn put_u32(&mut self, key: &str, value: u32) {
         self.key(key, ValueType::U32);
@@ -130,7 +136,8 @@ impl HeaderWriter {
             segment.start += header.len() as u64;
         }
         let length = header.len() as u64 + data_length;
-        VirtualGguf { header, segments, length, file: Arc::clone(source.file()), read: AtomicU64::new(0) }
+        let files = source.files().map(|(start, file)| (start, Arc::clone(file))).collect();
+        VirtualGguf { header, segments, length, files, read: AtomicU64::new(0) }
     }
 }
 
@@ -138,7 +145,7 @@ impl HeaderWriter {
 struct Segment {
     start: u64,
     length: u64,
-    /// Offset in the real file.
+    /// Offset in the real file, or in its parts as if they lay one after the other.
     source: u64,
 }
 
@@ -148,7 +155,8 @@ pub struct VirtualGguf {
     header: Vec<u8>,
     segments: Vec<Segment>,
     length: u64,
-    file: Arc<File>,
+    /// Each with where it starts; a tensor never reaches from one into the next.
+    files: Vec<(u64, Arc<File>)>,
     read: AtomicU64,
 }
 
@@ -197,7 +205,9 @@ impl VirtualGguf {
         if let Some(segment) = inside.filter(|segment| position < segment.start + segment.length) {
             let skip = position - segment.start;
             let count = usize::try_from(segment.length - skip).unwrap_or(usize::MAX).min(rest.len());
-            read_exact_at(&self.file, &mut rest[..count], segment.source + skip)?;
+            let after = self.files.partition_point(|(start, _)| *start <= segment.source);
+            let (start, file) = &self.files[after - 1];
+            read_exact_at(file, &mut rest[..count], segment.source - start + skip)?;
             self.read.fetch_add(count as u64, Ordering::Relaxed);
             return Ok(count);
         }
