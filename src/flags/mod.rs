@@ -9,6 +9,7 @@ mod command;
 mod flag;
 mod model;
 mod parse;
+mod placement;
 mod server;
 mod settings;
 mod values;
@@ -28,14 +29,23 @@ pub(crate) use parse::{apply, apply_environment};
 
 /// All flags, in the order of help within a group.
 pub fn flags() -> impl Iterator<Item = &'static Flag> {
-    [server::COMMON, model::FLAGS, borrowed::MODEL, server::SERVER, borrowed::SERVER, borrowed::TEXT, borrowed::FOREIGN]
-        .into_iter()
-        .flatten()
+    [
+        server::COMMON,
+        model::FLAGS,
+        placement::FLAGS,
+        borrowed::MODEL,
+        server::SERVER,
+        borrowed::SERVER,
+        borrowed::TEXT,
+        borrowed::FOREIGN,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The flags about the model that `clef` has, too.
 pub(crate) fn model_flags() -> impl Iterator<Item = &'static Flag> {
-    model::FLAGS.iter()
+    model::FLAGS.iter().chain(placement::FLAGS)
 }
 
 /// The flag with a spelling, and whether that switches it on.

@@ -16,3 +16,4 @@ mod server;
 mod serving;
 mod serving_images;
 mod shown_again;
+mod split;
