@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use clef_api::{CacheType, FlashAttention, ModelOptions, Options, Repack};
+use clef_api::{CacheType, FlashAttention, ModelOptions, Options, Override, Placement, Repack};
 
 use crate::fetch::FetchFlags;
 use crate::flags::{self, Flag, Settings};
@@ -47,6 +47,12 @@ pub struct ModelFlags {
     pub threads_batch: Option<u32>,
     /// Layers on the GPU; negative for all.
     pub gpu_layers: i32,
+    /// Where the model is put.
+    pub placement: Placement,
+    /// Metadata in place of the file's.
+    pub overrides: Vec<Override>,
+    /// Whether a model that needs more memory than is available is refused.
+    pub must_fit: bool,
     /// When attention runs fused.
     pub flash_attention: FlashAttention,
     /// Element type of cached keys; none for the default.
@@ -81,6 +87,9 @@ impl Default for ModelFlags {
             threads: None,
             threads_batch: None,
             gpu_layers: defaults.gpu_layers,
+            placement: defaults.placement,
+            overrides: defaults.overrides,
+            must_fit: defaults.must_fit,
             flash_attention: defaults.flash_attention,
             cache_keys: None,
             cache_values: None,
@@ -107,7 +116,10 @@ impl ModelFlags {
             projector_offload: self.projector_offload,
             image_min_tokens: self.image_min_tokens,
             image_max_tokens: self.image_max_tokens,
-            gpu_layers: self.gpu_layers,
+            gpu_layers: if self.placement.devices.as_ref().is_some_and(Vec::is_empty) { 0 } else { self.gpu_layers },
+            placement: self.placement.clone(),
+            overrides: self.overrides.clone(),
+            must_fit: self.must_fit,
             flash_attention: self.flash_attention,
             cache_keys: self.cache_keys,
             cache_values: self.cache_values,
@@ -170,7 +182,9 @@ fn read(matches: &ArgMatches, variable: impl Fn(&str) -> Option<OsString>) -> Re
 /// What the command line says about a flag: its value, or on or off.
 fn given(matches: &ArgMatches, flag: &Flag) -> Option<String> {
     if flag.takes != flags::Takes::Nothing {
-        return matches.get_one::<String>(flag.id()).cloned();
+        // Several of those that add up are separated by commas.
+        let values: Vec<&str> = matches.get_many::<String>(flag.id())?.map(String::as_str).collect();
+        return Some(values.join(","));
     }
     flag.spellings().find_map(|(name, on)| {
         let id = name.strip_prefix("--")?;
@@ -192,6 +206,15 @@ mod tests {
 
     fn file(variables: &[(&str, &str)]) -> Option<PathBuf> {
         kernels_file(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn flags_that_add_up_do_so_in_clef_too() {
+        let command = ModelFlags::augment_args(Command::new("clef"));
+        let line =
+            ["clef", "--override-kv", "a=int:1", "--main-gpu", "1", "--override-kv", "b=bool:true", "--main-gpu=2"];
+        let flags = read(&command.get_matches_from(line), |_| None).expect("sound");
+        assert_eq!((flags.overrides.len(), flags.placement.main_gpu), (2, 2));
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! of llama-server's flags, whatever it thinks of them. The names are those of llama.cpp b11434 (`common/arg.cpp`) and
 //! of some releases before it.
 
+use super::flag::Flag;
 use super::flag::Group::{Common, Sampling, Server, Speculative};
-use super::flag::Takes::{Nothing, Two, Value, When};
-use super::flag::{Flag, Problem};
-use super::values::{number, on_off, one_of};
+use super::flag::Takes::{Nothing, Two, Value};
+use super::values::on_off;
 
 const V: super::flag::Takes = Value("VALUE");
 
@@ -16,46 +16,6 @@ pub(super) const MODEL: &[Flag] = &[
     Flag::unavailable(&["--docker-repo", "-dr"], Value("REPO"), "Model to download from Docker Hub")
         .hide()
         .env("LLAMA_ARG_DOCKER_REPO"),
-    Flag::value(&["--device", "-dev"], "DEVICES", "Devices to use; none = CPU only", |s, v| match v {
-        "none" => {
-            s.cpu_only = true;
-            Ok(())
-        }
-        _ => Err(Problem::Unavailable),
-    })
-    .env("LLAMA_ARG_DEVICE"),
-    Flag::value(&["--split-mode", "-sm"], "MODE", "How a model is split among GPUs: layer", |_, v| {
-        one_of(v, &["none", "layer", "row", "tensor"])?;
-        if v == "layer" { Ok(()) } else { Err(Problem::Unavailable) }
-    })
-    .env("LLAMA_ARG_SPLIT_MODE"),
-    Flag::unavailable(&["--tensor-split", "-ts"], Value("N0,N1,..."), "Shares of several GPUs")
-        .env("LLAMA_ARG_TENSOR_SPLIT"),
-    Flag::value(&["--main-gpu", "-mg"], "N", "GPU to use: 0", |_, v| match number(v, 0..=255)? {
-        0 => Ok(()),
-        _ => Err(Problem::Unavailable),
-    })
-    .env("LLAMA_ARG_MAIN_GPU"),
-    Flag::later(
-        &["--load-mode", "-lm"],
-        Value("MODE"),
-        "auto, none, mmap, mlock, mmap+mlock or dio; weights are always read into memory",
-        |v| {
-            one_of(v, &["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"])?;
-            Ok(!["auto", "none"].contains(&v))
-        },
-    )
-    .env("LLAMA_ARG_LOAD_MODE"),
-    Flag::later(&["--mlock"], Nothing, "Older spelling of --load-mode mlock", switched_on).env("LLAMA_ARG_MLOCK"),
-    Flag::later(&["--mmap"], Nothing, "Older spelling of --load-mode mmap; --no-mmap of none", switched_on)
-        .off(&["--no-mmap"])
-        .env("LLAMA_ARG_MMAP"),
-    Flag::later(&["--numa"], Value("TYPE"), "distribute, isolate or numactl", |v| {
-        one_of(v, &["distribute", "isolate", "numactl"])?;
-        Ok(true)
-    })
-    .env("LLAMA_ARG_NUMA"),
-    Flag::unavailable(&["--override-kv"], Value("KEY=TYPE:VALUE"), "Metadata in place of the file's"),
     Flag::unavailable(&["--override-tensor", "-ot"], V, "").hide().env("LLAMA_ARG_OVERRIDE_TENSOR"),
     Flag::unavailable(&["--n-cpu-ffn", "-ncffn"], V, "").hide().env("LLAMA_ARG_N_CPU_FFN"),
     Flag::unavailable(&["--rpc"], V, "").hide().env("LLAMA_ARG_RPC"),
@@ -82,7 +42,6 @@ pub(super) const MODEL: &[Flag] = &[
     quiet(&["--lazy-mode", "-lzm"], V).env("LLAMA_ARG_LAZY_MODE"),
     quiet(&["--cpu-moe", "-cmoe"], Nothing).env("LLAMA_ARG_CPU_MOE"),
     quiet(&["--n-cpu-moe", "-ncmoe"], V).env("LLAMA_ARG_N_CPU_MOE"),
-    quiet(&["--fit", "-fit"], When).env("LLAMA_ARG_FIT"),
     quiet(&["--fit-target", "-fitt"], V).env("LLAMA_ARG_FIT_TARGET"),
     quiet(&["--fit-ctx", "-fitc"], V).env("LLAMA_ARG_FIT_CTX"),
     quiet(&["--mmproj-device", "-mmdev"], V).env("MTMD_BACKEND_DEVICE"),
@@ -277,9 +236,4 @@ pub(super) const FOREIGN: &[Flag] = &[
 /// A flag that people rarely set; nothing about it is built.
 const fn quiet(names: &'static [&'static str], takes: super::flag::Takes) -> Flag {
     Flag::later(names, takes, "", |_| Ok(true)).hide()
-}
-
-/// A switch that asks for something only when it is on.
-fn switched_on(value: &str) -> Result<bool, Problem> {
-    Ok(on_off(value)?)
 }

@@ -38,9 +38,11 @@ pub(crate) fn arguments(flag: &Flag, heading: &'static str) -> Vec<Arg> {
         .long(flag.id())
         .help(help(flag))
         .help_heading(heading)
-        .overrides_with(flag.id())
         .overrides_with_all(&offs)
         .hide(flag.hidden);
+    if !flag.adds_up {
+        main = main.overrides_with(flag.id());
+    }
     for name in &flag.names[1..] {
         main = match (long(name), letter(name)) {
             (Some(name), _) => main.alias(name),
@@ -50,6 +52,7 @@ pub(crate) fn arguments(flag: &Flag, heading: &'static str) -> Vec<Arg> {
     }
     main = match flag.takes {
         Takes::Nothing => main.action(ArgAction::SetTrue),
+        Takes::Value(name) if flag.adds_up => main.value_name(name).allow_hyphen_values(true).action(ArgAction::Append),
         Takes::Value(name) => main.value_name(name).allow_hyphen_values(true),
         Takes::When => main.value_name("WHEN").num_args(0..=1).default_missing_value("on"),
         Takes::Two(first, second) => main.value_names([first, second]).num_args(2).allow_hyphen_values(true),

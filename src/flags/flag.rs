@@ -20,6 +20,8 @@ pub struct Flag {
     pub help: &'static str,
     /// Whether help leaves it out.
     pub hidden: bool,
+    /// Whether several of it add up; otherwise the last one counts.
+    pub adds_up: bool,
     /// What becomes of it.
     pub effect: Effect,
 }
@@ -101,7 +103,7 @@ impl Group {
 
 impl Flag {
     const fn new(names: &'static [&'static str], takes: Takes, help: &'static str, effect: Effect) -> Self {
-        Self { names, off: &[], env: None, takes, group: Group::Common, help, hidden: false, effect }
+        Self { names, off: &[], env: None, takes, group: Group::Common, help, hidden: false, adds_up: false, effect }
     }
 
     /// A flag with a value, which `set` stores.
@@ -156,6 +158,11 @@ impl Flag {
 
     pub(super) const fn of(mut self, group: Group) -> Self {
         self.group = group;
+        self
+    }
+
+    pub(super) const fn adding_up(mut self) -> Self {
+        self.adds_up = true;
         self
     }
 

@@ -10,6 +10,7 @@ mod fetch;
 mod flag;
 mod model;
 mod parse;
+mod placement;
 mod server;
 mod settings;
 mod values;
@@ -33,6 +34,7 @@ pub fn flags() -> impl Iterator<Item = &'static Flag> {
         server::COMMON,
         model::FLAGS,
         fetch::FLAGS,
+        placement::FLAGS,
         borrowed::MODEL,
         server::SERVER,
         borrowed::SERVER,
@@ -45,7 +47,7 @@ pub fn flags() -> impl Iterator<Item = &'static Flag> {
 
 /// The flags about the model that `clef` has, too.
 pub(crate) fn model_flags() -> impl Iterator<Item = &'static Flag> {
-    model::FLAGS.iter().chain(fetch::FLAGS)
+    model::FLAGS.iter().chain(fetch::FLAGS).chain(placement::FLAGS)
 }
 
 /// The flag with a spelling, and whether that switches it on.

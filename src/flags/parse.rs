@@ -40,7 +40,6 @@ pub fn parse(
     for given in &given {
         apply(&mut settings, given.flag, &given.value, &given.written)?;
     }
-    settings.settle();
     Ok(settings)
 }
 

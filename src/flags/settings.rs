@@ -19,7 +19,6 @@ pub struct Settings {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) reuse_port: bool,
-    pub(super) cpu_only: bool,
     pub(super) tls_key: Option<PathBuf>,
     pub(super) tls_certificates: Option<PathBuf>,
     pub(super) cors: Cors,
@@ -125,7 +124,6 @@ impl Default for Settings {
             host: "127.0.0.1".to_owned(),
             port: 8080,
             reuse_port: false,
-            cpu_only: false,
             tls_key: None,
             tls_certificates: None,
             cors: Cors::for_origins([]),
@@ -151,13 +149,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What follows from several flags, in whichever order they came.
-    pub(super) fn settle(&mut self) {
-        if self.cpu_only {
-            self.model.gpu_layers = 0;
-        }
-    }
-
     /// How the service is set up.
     ///
     /// # Errors

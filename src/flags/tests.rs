@@ -164,7 +164,8 @@ fn a_start_line_of_llama_servers_is_read_as_llama_server_reads_it() {
         settings.ignored,
         ["--jinja", "--temp", "--top-k", "--chat-template-kwargs", "-ctxcp", "--reasoning-format", "--no-ui"]
     );
-    assert_eq!(settings.without_effect, ["--mlock"]);
+    assert!(settings.without_effect.is_empty());
+    assert_eq!(model.placement.load_mode, clef_api::LoadMode::Mlock);
     assert_eq!((settings.warmup, settings.log.verbosity), (Some(false), 4));
     let config = settings.server_config().expect("nothing contradicts");
     assert_eq!(config.listen, Listen::new("127.0.0.1", 0));
@@ -217,17 +218,14 @@ fn flags_that_would_change_answers_are_refused_like_unknown_ones() {
 
 #[test]
 fn what_is_not_built_and_would_be_missed_is_refused() {
-    for line in ["--override-kv a=int:1", "-sm row", "-ts 1,1", "-mg 1", "-dev CUDA0", "--models-dir x"] {
+    for line in ["--docker-repo x", "--models-dir x"] {
         let words = refusal(line);
         assert!(words.ends_with("is not available in this version") && words.lines().count() == 1, "{words}");
     }
-    for line in
-        ["-sm layer", "-mg 0", "-dev none", "--no-mmproj", "--offline", "-hft x", "-lm none", "-np 1", "--cache-ram 0"]
-    {
+    for line in ["--no-mmproj", "--offline", "-hft x", "-np 1", "--cache-ram 0"] {
         let settings = read(line).expect(line);
         assert!(settings.ignored.is_empty() && settings.without_effect.is_empty(), "{line}");
     }
-    assert_eq!(read("-dev none -ngl 99").expect("known").model.gpu_layers, 0);
     let environment = [("LLAMA_ARG_DOCKER_REPO", "x")];
     let words = read_with("", &environment).expect_err("refused").to_string();
     assert_eq!(words, "error: LLAMA_ARG_DOCKER_REPO \"x\" is not available in this version");
@@ -235,10 +233,10 @@ fn what_is_not_built_and_would_be_missed_is_refused() {
 
 #[test]
 fn what_changes_no_answer_is_checked_and_named() {
-    let line = "-lm mmap --no-mmap --mlock --numa isolate --cache-ram 100 -cb -fit off";
+    let line = "--cache-ram 100 -cb --poll 50";
     let settings = read(line).expect(line);
-    assert_eq!(settings.without_effect, ["-lm", "--mlock", "--numa", "-cb", "-fit"]);
-    for line in ["-lm fast", "--numa here", "--cache-ram much", "--image-max-tokens -1", "-sm sideways", "-mg x"] {
+    assert_eq!(settings.without_effect, ["-cb", "--poll"]);
+    for line in ["--cache-ram much", "--image-max-tokens -1"] {
         assert!(refusal(line).contains("expected"), "{line}");
     }
 }
@@ -262,6 +260,80 @@ fn a_model_is_named_once_wherever_it_is() {
     let options = opened.options().model;
     assert_eq!(options.projector, Some("cache/p.gguf".into()));
     assert_eq!(flags("-hf a/b -mm mine.gguf -a name").with(here).options().model.projector, Some("mine.gguf".into()));
+}
+
+#[test]
+fn where_a_model_is_put_reaches_its_options() {
+    use clef_api::{LoadMode, Numa, Placement, SplitMode};
+    let options = |line: &str| read(line).expect(line).model.options().model;
+    let line = "-dev none -ngl 99 -sm row -ts 3,1 -mg 1 -lm mlock --numa isolate -fit off";
+    let expected = Placement {
+        devices: Some(Vec::new()),
+        split_mode: SplitMode::Row,
+        tensor_split: vec![3.0, 1.0],
+        main_gpu: 1,
+        load_mode: LoadMode::Mlock,
+        numa: Some(Numa::Isolate),
+    };
+    let all = options(line);
+    assert_eq!((all.placement, all.must_fit, all.gpu_layers), (expected, false, 0));
+    let nothing = options("-ngl 99");
+    assert_eq!((nothing.placement, nothing.must_fit, nothing.gpu_layers), (Placement::default(), true, 99));
+    for (line, mode) in [
+        ("--mlock", LoadMode::Mlock),
+        ("--mmap", LoadMode::Mmap),
+        ("--no-mmap", LoadMode::None),
+        ("-lm mmap+mlock", LoadMode::MmapMlock),
+        ("--load-mode dio", LoadMode::DirectIo),
+        ("--mlock -lm auto", LoadMode::Auto),
+    ] {
+        assert_eq!(options(line).placement.load_mode, mode, "{line}");
+    }
+    assert_eq!(options("-ts 1/2").placement.tensor_split, [1.0, 2.0]);
+    let environment = [("LLAMA_ARG_DEVICE", "none"), ("LLAMA_ARG_MLOCK", "0"), ("LLAMA_ARG_NO_MMAP", "x")];
+    let settings = read_with("", &environment).expect("known");
+    assert_eq!(settings.model.placement.devices, Some(Vec::new()));
+    assert_eq!(settings.model.placement.load_mode, LoadMode::None);
+}
+
+#[test]
+fn places_that_there_are_not_are_refused() {
+    for (line, words) in [
+        (
+            "-dev CUDA77",
+            "error: -dev \"CUDA77\": no device \"CUDA77\" for layers; expected none or devices of clef-server --list-devices",
+        ),
+        (
+            "-dev CPU",
+            "error: -dev \"CPU\": no device \"CPU\" for layers; expected none or devices of clef-server --list-devices",
+        ),
+        ("-dev ,", "error: -dev \",\": expected none or devices of --list-devices"),
+        ("-sm sideways", "error: -sm \"sideways\": expected one of none, layer, row, tensor"),
+        ("-mg x", "error: -mg \"x\": expected a whole number from 0 to 255"),
+        ("-lm fast", "error: -lm \"fast\": expected one of auto, none, mmap, mlock, mmap+mlock, dio"),
+        ("--numa here", "error: --numa \"here\": expected one of distribute, isolate, numactl"),
+        ("-fit perhaps", "error: -fit \"perhaps\": expected on or off"),
+        ("-ts 1,x", "error: -ts \"1,x\": expected numbers from 0 on, separated by commas, and one of them more than 0"),
+        ("-ts 0", "error: -ts \"0\": expected numbers from 0 on, separated by commas, and one of them more than 0"),
+    ] {
+        assert_eq!(refusal(line), words);
+    }
+}
+
+#[test]
+fn metadata_is_overridden_by_several_flags_together() {
+    let settings = read("--override-kv a.b=int:1,c=str:x --override-kv d=bool:false").expect("known");
+    let shown: Vec<String> =
+        settings.model.options().model.overrides.iter().map(|change| format!("{}={change}", change.key())).collect();
+    assert_eq!(shown, ["a.b=1", "c=\"x\"", "d=false"]);
+    assert_eq!(
+        refusal("--override-kv a=int:1 --override-kv a=int:2"),
+        "error: --override-kv \"a=int:2\": a is there twice"
+    );
+    assert_eq!(
+        refusal("--override-kv a=int"),
+        "error: --override-kv \"a=int\": expected KEY=TYPE:VALUE with a type of int, float, bool or str"
+    );
 }
 
 #[test]

@@ -46,11 +46,6 @@ pub(super) fn bytes(text: &str) -> Result<usize, String> {
     size.filter(|&size| size > 0).ok_or_else(|| "expected a number of bytes, as 1048576, 512K, 100M or 1G".to_owned())
 }
 
-/// One of some words.
-pub(super) fn one_of(text: &str, words: &[&str]) -> Result<(), Problem> {
-    if words.contains(&text) { Ok(()) } else { Err(format!("expected one of {}", words.join(", ")).into()) }
-}
-
 pub(super) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }

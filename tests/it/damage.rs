@@ -148,9 +148,18 @@ fn memory_that_cannot_be_had_is_a_line_of_error() {
         run.fails_with(1);
     }
     // Under a limit as well: llama.cpp's table of cells alone would take gigabytes before keys and values are refused.
-    let script = "ulimit -v 600000; exec \"$0\" decide -m \"$1\" -t 1 -c 67108864 -";
-    let run = run_with(in_clean_environment("sh").args(["-c", script]).arg(CLEF).arg(built_in_model()), REQUEST);
+    let huge = |flags: &str| {
+        let script = format!("ulimit -v 600000; exec \"$0\" decide -m \"$1\" -t 1 -c 67108864 {flags} -");
+        run_with(in_clean_environment("sh").args(["-c", &script]).arg(CLEF).arg(built_in_model()), REQUEST)
+    };
+    let run = huge("--fit off");
     assert!(run.fails_with(1).contains("alloc"), "{run:?}");
+    // What cannot fit is not even begun, and the line says what would.
+    let run = huge("");
+    let line = run.fails_with(1);
+    for words in ["clef-nano-Q8_0.gguf needs 64.", "are available", "for 67108864 tokens", "-c ", "--fit off"] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
 }
 
 /// The largest memory that any child of this process had so far, in KiB.

@@ -18,3 +18,4 @@ mod server;
 mod serving;
 mod serving_images;
 mod shown_again;
+mod split;

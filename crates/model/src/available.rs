@@ -67,7 +67,7 @@ fn group(root: &Path, line: &str) -> Option<u64> {
     let mut least = None;
     // Inside a container the path may be that of the host, where there is nothing: then the topmost one counts.
     while folder.starts_with(&top) {
-        let left = if second_version { left(&folder, V2) } else { left(&folder, V1) };
+        let left = if second_version { left(&folder, &V2) } else { left(&folder, &V1) };
         least = least.into_iter().chain(left).min();
         if !folder.pop() {
             break;
@@ -90,7 +90,7 @@ const V1: Names = Names {
     files: ["total_inactive_file ", "total_active_file "],
 };
 
-fn left(folder: &Path, names: Names) -> Option<u64> {
+fn left(folder: &Path, names: &Names) -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
     // Without a limit it is "max", or a number beyond all memory.
     let limit: u64 = read(names.limit)?.trim().parse().ok()?;

@@ -54,13 +54,13 @@ impl Bundle {
         let layers = inspection.backbone.as_ref().map_or(0, |backbone| backbone.layers);
         let kernels = kernels::choose(&gguf, layers, &options);
         options.threads = Some(kernels.threads);
-        let params = ModelParams {
+        let mut params = ModelParams {
             gpu_layers: options.gpu_layers,
             repack: kernels.repacked,
             check_tensors: options.check_tensors,
             ..ModelParams::default()
         };
-        let params = options.placement.complete(params)?;
+        options.placement.complete(&mut params)?;
         let model = Model::load(&gguf, &params, progress)?;
         let head = Head::load(Arc::clone(&gguf), model.output_device(), kernels.threads)?;
         let encoder_options =

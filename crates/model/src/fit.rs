@@ -154,14 +154,17 @@ impl Refusal {
     }
 }
 
-/// The largest published type whose weights take so much less, and what they take.
+/// The largest published type below the file's own whose weights take so much less, and what they take.
 fn smaller(inspection: &Inspection, excess: u64) -> Option<(&'static str, u64)> {
     let estimate = inspection.memory.as_ref()?;
     let weights = estimate.of(&["backbone weights"]);
     let most = weights.checked_sub(excess)?;
     let elements = inspection.backbone_elements as f64;
+    let known = BITS_PER_WEIGHT.iter().find(|(name, _)| *name == inspection.quantization);
+    let own = known.map_or(8.0 * weights as f64 / elements, |&(_, bits)| bits);
     let bytes = |bits: f64| (elements * bits / 8.0) as u64;
-    BITS_PER_WEIGHT.iter().map(|&(name, bits)| (name, bytes(bits))).find(|&(_, bytes)| bytes <= most)
+    let below = BITS_PER_WEIGHT.iter().filter(|(_, bits)| *bits < own);
+    below.map(|&(name, bits)| (name, bytes(bits))).find(|&(_, bytes)| bytes <= most)
 }
 
 /// The longest context, halved as often as needed, whose keys and values take so much less.
@@ -241,7 +244,7 @@ mod tests {
         assert!(check(&inspection, &options, &host(None)).is_ok());
         let words = refusal(&inspection, &options, &host(Some(needed - 1)));
         for expected in
-            ["clef-nano-Q8_0.gguf needs", "are available", "such as Q6_K", "-c 8192", "for 16384 tokens", "--fit off"]
+            ["clef-nano-Q8_0.gguf needs", "are available", "such as Q6_K (", "-c 8192", "for 16384 tokens", "--fit off"]
         {
             assert!(words.contains(expected), "{expected}: {words}");
         }

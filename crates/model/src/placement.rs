@@ -99,15 +99,13 @@ impl Placement {
     }
 
     /// Adds itself to how a model is loaded.
-    pub(crate) fn complete(&self, params: ModelParams) -> Result<ModelParams> {
-        Ok(ModelParams {
-            devices: self.devices.is_some().then(|| self.gpus()).transpose()?,
-            split_mode: self.split_mode,
-            tensor_split: self.tensor_split.clone(),
-            main_gpu: self.main_gpu,
-            lock_memory: matches!(self.load_mode, LoadMode::Mlock | LoadMode::MmapMlock),
-            ..params
-        })
+    pub(crate) fn complete(&self, params: &mut ModelParams) -> Result<()> {
+        params.devices = self.devices.is_some().then(|| self.gpus()).transpose()?;
+        params.split_mode = self.split_mode;
+        params.tensor_split.clone_from(&self.tensor_split);
+        params.main_gpu = self.main_gpu;
+        params.lock_memory = matches!(self.load_mode, LoadMode::Mlock | LoadMode::MmapMlock);
+        Ok(())
     }
 }
 
@@ -116,7 +114,9 @@ mod tests {
     use super::*;
 
     fn completed(placement: &Placement) -> ModelParams {
-        placement.complete(ModelParams::default()).expect("sound")
+        let mut params = ModelParams::default();
+        placement.complete(&mut params).expect("sound");
+        params
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn an_unknown_device_is_named() {
         let placement = Placement { devices: Some(vec!["CUDA77".to_owned()]), ..Placement::default() };
-        let error = placement.complete(ModelParams::default()).expect_err("there is none").to_string();
+        let error = placement.complete(&mut ModelParams::default()).expect_err("there is none").to_string();
         assert!(error.contains("\"CUDA77\""), "{error}");
         assert!(find_gpu("CPU").is_none() && find_gpu("").is_none() && find_gpu("4096").is_none());
     }

@@ -3,6 +3,8 @@
 use clef_llama::gguf::{Gguf, TensorInfo, TensorType};
 use clef_llama::{Backbone, CacheType, Context, ContextParams, ErrorKind, FlashAttention, SequenceId, Token};
 
+use clef_testkit::{Tiny, tiny};
+
 use crate::support::{
     DOC_EXAMPLE, EXACT, F16, F32_MODEL, I32, Put, Q4_K, Random, Sketch, decode, distance, kind, load,
 };
@@ -248,6 +250,19 @@ fn a_qwen35_file_is_the_same_backbone() {
     let expected = decode(&mut Context::new(&F32_MODEL, &EXACT).unwrap(), 0, &DOC_EXAMPLE[..64], 64);
     // The one has 16-bit weights, the other the same numbers in 32: products of activations differ.
     assert!(distance(&hidden, &expected) < 0.1, "{}", distance(&hidden, &expected));
+}
+
+#[test]
+fn plain_qwen35_files_of_every_published_type_are_backbones() {
+    for kind in Tiny::QUANTS.into_iter().chain([Tiny::BF16]) {
+        let mut sketch = Sketch::of(&tiny(kind));
+        sketch.as_qwen35();
+        sketch.tensors.retain(|tensor| !tensor.name.starts_with("dec") && tensor.name != "token_types.weight");
+        let file = sketch.write_hollow();
+        let gguf = Gguf::open(file.path()).unwrap();
+        let backbone = Backbone::new(&gguf).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        assert_eq!(backbone.hyperparameters(), F32_MODEL.hyperparameters(), "{kind:?}");
+    }
 }
 
 #[test]
