@@ -13,6 +13,6 @@ mod words;
 pub use built_in::{BuiltIn, model_or_built_in};
 pub use logging::start_logging;
 pub use model_flags::ModelFlags;
-pub use progress::open_with_progress;
+pub use progress::{byte_bar, open_with_progress};
 pub use spellings::normalized;
 pub use words::{one_line, plain};

@@ -16,6 +16,8 @@ const UNLIMITING_BATCH: u32 = 512;
 pub struct ModelFlags {
     /// The file; none for the toy that comes with the program.
     pub model: Option<PathBuf>,
+    /// The head's file; none for the model's own.
+    pub head: Option<PathBuf>,
     /// The projector's file; none for text only.
     pub projector: Option<PathBuf>,
     /// Whether the projector is used if one is named.
@@ -63,6 +65,7 @@ impl Default for ModelFlags {
         let defaults = ModelOptions::default();
         Self {
             model: None,
+            head: defaults.head,
             projector: defaults.projector,
             sees: true,
             projector_offload: defaults.projector_offload,
@@ -99,6 +102,7 @@ impl ModelFlags {
             parallel: self.parallel.unwrap_or(ModelOptions::default().parallel),
             cache_bytes: self.cache_bytes,
             threads: self.threads_batch.or(self.threads),
+            head: self.head.clone(),
             projector: self.projector.clone().filter(|_| self.sees),
             projector_offload: self.projector_offload,
             image_min_tokens: self.image_min_tokens,

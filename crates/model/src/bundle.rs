@@ -12,13 +12,13 @@ use clef_llama::{Device, DeviceKind, Model, ModelParams, Projector, Vision, Visi
 use crate::encode::RecordEncoder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate::{Evaluator, Parts};
-use crate::inspect::Inspection;
+use crate::inspect::{Inspection, head_file};
 use crate::kernels::{self, Kernels};
 use crate::media::Gallery;
 use crate::options::ModelOptions;
 use crate::text::Text;
 
-/// A loaded model: the parts of one file, known to fit each other.
+/// A loaded model: the parts of one file, or of several, known to fit each other.
 #[derive(Debug)]
 pub struct Bundle {
     encoder: RecordEncoder,
@@ -29,7 +29,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Opens a `clef` GGUF file, and the projector that the options name beside it. `progress` is told bytes read and bytes in all, and stops the load by returning false.
+    /// Opens a `clef` GGUF file, or a backbone's, and the head and the projector that the options name beside it. `progress` is told bytes read and bytes in all, and stops the load by returning false.
     ///
     /// Everything that can be checked is checked before weights are read.
     ///
@@ -43,6 +43,7 @@ impl Bundle {
         if let Some(missing) = inspection.missing.first() {
             return Err(Error::new(ErrorKind::Unsupported, missing));
         }
+        let head_file = head_file(&gguf, &options)?;
         let projector_file = options.projector.as_deref().map(Gguf::open).transpose()?;
         let projector = projector_file.as_ref().map(Projector::new).transpose()?;
         let gallery = projector.as_ref().map(|projector| Gallery::new(projector.shape(), &options)).transpose()?;
@@ -55,7 +56,8 @@ impl Bundle {
             check_tensors: options.check_tensors,
         };
         let model = Model::load(&gguf, &params, progress)?;
-        let head = Head::load(Arc::clone(&gguf), model.output_device(), kernels.threads)?;
+        let head = Head::load(&head_file, Arc::clone(&gguf), model.output_device(), kernels.threads)?;
+        drop(head_file);
         let encoder_options =
             EncoderOptions { context_tokens: options.context_tokens as usize, neutral_ids: options.neutral_ids };
         let encoder = RecordEncoder::new(Arc::clone(model.vocabulary()), encoder_options, gallery)?;

@@ -56,6 +56,7 @@ fn as_json(i: &Inspection) -> Value {
             "rope_base": b.rope_base,
         })),
         "head": i.head.as_ref().map(|h| json!({
+            "path": h.path.display().to_string(),
             "width": h.layout.width,
             "feed_forward": h.layout.feed_forward,
             "heads": h.layout.heads,
@@ -113,6 +114,9 @@ fn as_text(i: &Inspection) -> String {
         let blocks = format!("{} routing and {} joint blocks", l.routing_blocks, l.joint_blocks);
         line("head", format!("{blocks}, width {}, feed-forward {}, {} heads", l.width, l.feed_forward, l.heads));
         line("", format!("{}, option tokens from {}", size(h.bytes), h.lexical_table));
+        if h.path != i.path {
+            line("", format!("from {}", h.path.display()));
+        }
         if !l.temperatures.is_empty() {
             line("", "with temperatures".to_owned());
         }
@@ -157,7 +161,7 @@ fn described_projector(mut out: String, i: &Inspection) -> String {
     out
 }
 
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..10_240 => format!("{bytes} B"),
         10_240..10_485_760 => format!("{:.1} KiB", bytes as f64 / 1024.0),
