@@ -8,6 +8,7 @@ mod command;
 mod damage;
 mod decide;
 mod golden;
+mod head;
 mod images;
 mod inspect;
 mod layering;

@@ -10,13 +10,11 @@ use clef_llama::Backbone;
 use clef_llama::gguf::{Gguf, HeaderWriter, TensorInfo, Value};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect::check_widths;
+use crate::inspect::{HEAD, check_widths};
 use crate::output::Output;
 
 /// Bytes that are copied at a time.
 const PART: usize = 4 << 20;
-/// The architecture that files of heads alone state. llama.cpp knows no such model, and says so.
-const HEAD_ARCHITECTURE: &str = "clef-head";
 const ARCHITECTURE: &str = "general.architecture";
 const TEMPLATES: &str = "tokenizer.chat_templates";
 const TEMPLATE: &str = "tokenizer.chat_template.systemone";
@@ -84,7 +82,7 @@ pub fn extract_head(
 ) -> Result<Written> {
     let head = HeadFile::open(model)?;
     let mut header = HeaderWriter::default();
-    header.put_str(ARCHITECTURE, HEAD_ARCHITECTURE);
+    header.put_str(ARCHITECTURE, HEAD);
     if let Some(gguf) = head.gguf() {
         header.copy(gguf, "general.name");
     }

@@ -43,7 +43,6 @@ impl Bundle {
         if let Some(missing) = inspection.missing.first() {
             return Err(Error::new(ErrorKind::Unsupported, missing));
         }
-        let head_file = head_file(&gguf, &options)?;
         let projector_file = options.projector.as_deref().map(Gguf::open).transpose()?;
         let projector = projector_file.as_ref().map(Projector::new).transpose()?;
         let gallery = projector.as_ref().map(|projector| Gallery::new(projector.shape(), &options)).transpose()?;
@@ -56,8 +55,10 @@ impl Bundle {
             check_tensors: options.check_tensors,
         };
         let model = Model::load(&gguf, &params, progress)?;
-        let head = Head::load(&head_file, Arc::clone(&gguf), model.output_device(), kernels.threads)?;
-        drop(head_file);
+        let head = {
+            let file = head_file(&gguf, &options)?;
+            Head::load(&file, Arc::clone(&gguf), model.output_device(), kernels.threads)?
+        };
         let encoder_options =
             EncoderOptions { context_tokens: options.context_tokens as usize, neutral_ids: options.neutral_ids };
         let encoder = RecordEncoder::new(Arc::clone(model.vocabulary()), encoder_options, gallery)?;

@@ -82,7 +82,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Reads the header of a model's or a projector's file. A file that cannot decide is described, with the reasons in
+    /// Reads the header of a model's, a projector's or a head's file. A file that cannot decide is described, with the reasons in
     /// [`Inspection::missing`].
     ///
     /// # Errors
@@ -94,6 +94,11 @@ impl Inspection {
     /// Whether the file is a projector.
     pub fn is_projector(&self) -> bool {
         self.architecture == PROJECTOR
+    }
+
+    /// Whether the file is a head alone.
+    pub fn is_head(&self) -> bool {
+        self.architecture == HEAD
     }
 
     pub(crate) fn of(gguf: &Gguf, options: &ModelOptions) -> Result<Self> {
@@ -108,7 +113,8 @@ impl Inspection {
             Some(path) => Some(described(&Projector::new(&Gguf::open(path)?)?)),
             None => None,
         };
-        let backbone = if is_projector { None } else { noted(Backbone::new(gguf), &mut missing) };
+        let is_head = gguf.get_str("general.architecture") == Some(HEAD);
+        let backbone = if is_projector || is_head { None } else { noted(Backbone::new(gguf), &mut missing) };
         let backbone_bytes = backbone.as_ref().map_or(0, |b| b.tensors().map(|t| t.bytes).sum());
         let backbone = backbone.map(|backbone| backbone.hyperparameters().clone());
         let head = if is_projector { None } else { head(gguf, backbone.as_ref(), options, &mut missing)? };
@@ -197,7 +203,8 @@ fn head(
     };
     let fits = match backbone {
         Some(backbone) => check_widths(&file, backbone, gguf).and_then(|()| Ok(Head::check(&file, gguf)?)),
-        None => Head::check(&file, gguf).map_err(Into::into),
+        // There is no table beside a head alone, nor if nothing is known of the model.
+        None => Ok(()),
     };
     if let Err(error) = fits {
         missing.push(error.to_string());
@@ -224,6 +231,9 @@ pub(crate) fn check_widths(head: &HeadFile<'_>, backbone: &Hyperparameters, mode
     );
     Err(Error::new(ErrorKind::InvalidFile, what))
 }
+
+/// The architecture that files of heads alone state; llama.cpp knows no such model, and says so.
+pub(crate) const HEAD: &str = "clef-head";
 
 /// The architecture that projector files state.
 const PROJECTOR: &str = "clip";
