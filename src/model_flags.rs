@@ -19,6 +19,8 @@ pub struct ModelFlags {
     pub model: Option<PathBuf>,
     /// What is fetched instead of a local file.
     pub fetch: FetchFlags,
+    /// The head's file; none for the model's own.
+    pub head: Option<PathBuf>,
     /// The projector's file; none for text only.
     pub projector: Option<PathBuf>,
     /// Whether the projector is used if one is named.
@@ -73,6 +75,7 @@ impl Default for ModelFlags {
         Self {
             model: None,
             fetch: FetchFlags::default(),
+            head: defaults.head,
             projector: defaults.projector,
             sees: true,
             projector_offload: defaults.projector_offload,
@@ -112,6 +115,7 @@ impl ModelFlags {
             parallel: self.parallel.unwrap_or(ModelOptions::default().parallel),
             cache_bytes: self.cache_bytes,
             threads: self.threads_batch.or(self.threads),
+            head: self.head.clone(),
             projector: self.projector.clone().filter(|_| self.sees),
             projector_offload: self.projector_offload,
             image_min_tokens: self.image_min_tokens,

@@ -9,16 +9,21 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::ModelFlags;
 
+/// A bar of bytes on standard error; indicatif draws nothing where that is no terminal.
+pub fn byte_bar(what: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {bytes}/{total_bytes}");
+    bar.set_style(style.expect("the template is right"));
+    bar.set_prefix(what.to_owned());
+    bar
+}
+
 /// Opens a model; bytes read are shown on standard error if that is a terminal.
 ///
 /// # Errors
 /// As [`Clef::open_with`].
 pub fn open_with_progress(path: &Path, options: &Options) -> Result<Clef, Error> {
-    // indicatif draws nothing where standard error is no terminal.
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style =
-        ProgressStyle::with_template("loading {wide_bar} {bytes}/{total_bytes}").expect("the template is right");
-    bar.set_style(style);
+    let bar = byte_bar("loading");
     let opened = Clef::open_with(path, options, &mut |read, all| {
         bar.set_length(all);
         bar.set_position(read);

@@ -7,7 +7,6 @@
 use super::flag::Flag;
 use super::flag::Group::{Common, Sampling, Server, Speculative};
 use super::flag::Takes::{Nothing, Two, Value};
-use super::values::on_off;
 
 const V: super::flag::Takes = Value("VALUE");
 

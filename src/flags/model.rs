@@ -12,6 +12,13 @@ pub(super) const FLAGS: &[Flag] = &[
     })
     .env("LLAMA_ARG_MODEL"),
     Flag::value(
+        &["--head"],
+        "FILE",
+        "Head for a backbone without one: safetensors (its _config.json beside it) or GGUF [default: the model's own]",
+        |s, v| put(&mut s.model.head, Ok(Some(v.into()))),
+    )
+    .env("CLEF_ARG_HEAD"),
+    Flag::value(
         &["--mmproj", "-mm"],
         "FILE",
         "GGUF file of the projector, through which images and videos are seen [default: text only]",

@@ -28,7 +28,8 @@ const OLDER: [&str; 7] = ["--mlock", "--mmap", "--no-mmap", "--direct-io", "-dio
 const OLDER_ENV: [&str; 3] = ["LLAMA_ARG_MLOCK", "LLAMA_ARG_MMAP", "LLAMA_ARG_DIO"];
 
 /// Flags of this project.
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
+    "--head",
     "--neutral-ids",
     "--completions",
     "--man",

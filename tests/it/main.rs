@@ -9,6 +9,7 @@ mod damage;
 mod decide;
 mod fetching;
 mod golden;
+mod head;
 mod images;
 mod inspect;
 mod layering;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clef_head::{CrossAttention, Head, QuestionSpans, QuestionType, Reading};
+use clef_head::{CrossAttention, Head, HeadFile, QuestionSpans, QuestionType, Reading};
 use clef_llama::Device;
 use clef_llama::gguf::Gguf;
 
@@ -26,7 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if questions * (1 + options) > tokens {
         return Err("each question and option takes a token at least".into());
     }
-    let mut head = Head::load(Arc::new(Gguf::open(Path::new(path))?), Device::cpu(), threads.parse()?)?;
+    let gguf = Arc::new(Gguf::open(Path::new(path))?);
+    let mut head = Head::load(&HeadFile::of(&gguf)?, Arc::clone(&gguf), Device::cpu(), threads.parse()?)?;
     let hidden: Vec<f32> = (0..tokens * head.layout().hidden_width)
         .map(|index| (index.wrapping_mul(0x9e37_79b9) >> 8 & 0xffff) as f32 / 16384.0 - 2.0)
         .collect();

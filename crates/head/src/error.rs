@@ -7,6 +7,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
+    /// A file cannot be read.
+    Io,
     /// The file holds no head.
     Missing,
     /// The file holds a head that contradicts itself or the backbone.

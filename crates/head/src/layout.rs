@@ -1,5 +1,7 @@
 //! The numbers that shape a head, and its optional temperatures.
 
+use std::path::Path;
+
 use clef_llama::gguf::{Gguf, Value};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -39,53 +41,76 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Reads the numbers from a file's metadata and the widths from its tensors.
-    pub(crate) fn read(gguf: &Gguf) -> Result<Self> {
-        let (Some(memory), Some(feed_forward)) =
-            (gguf.tensor("decision.proj_memory.weight"), gguf.tensor("dec.blk.0.ffn_up.weight"))
-        else {
+    /// Reads the numbers from a file's metadata and the widths from its tensors, whose names begin with `prefix`.
+    pub(crate) fn read(gguf: &Gguf, prefix: &str) -> Result<Self> {
+        let tensor = |name: &str| gguf.tensor(&format!("{prefix}{name}"));
+        let (Some(memory), Some(feed_forward)) = (tensor(DEFINING), tensor("dec.blk.0.ffn_up.weight")) else {
             return Err(Error::new(
                 ErrorKind::Missing,
-                format_args!(
-                    "{} holds no decision head (no tensor decision.proj_memory.weight): it is a plain backbone",
-                    gguf.path().display()
-                ),
+                format_args!("{} holds no decision head (no tensor {DEFINING})", gguf.path().display()),
             ));
         };
         let layout = Self {
             hidden_width: memory.shape[0] as usize,
             width: memory.shape[1] as usize,
             feed_forward: feed_forward.shape[1] as usize,
-            heads: number(gguf, "clef.decision.head_count", 1, 1 << 10)?,
-            routing_blocks: number(gguf, "clef.decision.routing_block_count", 0, 64)?,
-            joint_blocks: number(gguf, "clef.decision.block_count", 0, 64)?,
-            epsilon: match gguf.get("clef.attention.layer_norm_epsilon") {
+            heads: number(gguf, "decision.head_count", 1, 1 << 10)?,
+            routing_blocks: number(gguf, "decision.routing_block_count", 0, MAX_BLOCKS)?,
+            joint_blocks: number(gguf, "decision.block_count", 0, MAX_BLOCKS)?,
+            epsilon: match value(gguf, EPSILON) {
                 Some(Value::Float(epsilon)) if (1e-12..=1e-1).contains(&epsilon) => epsilon as f32,
-                _ => return Err(invalid(gguf, "clef.attention.layer_norm_epsilon must be a float from 1e-12 to 0.1")),
+                _ => {
+                    let what = format_args!("clef.{EPSILON} must be a float from 1e-12 to 0.1");
+                    return Err(invalid(gguf.path(), what));
+                }
             },
             temperatures: Temperatures::read(gguf)?,
         };
-        if layout.routing_blocks + layout.joint_blocks == 0 || !layout.width.is_multiple_of(layout.heads) {
+        layout.checked(gguf.path())
+    }
+
+    /// Itself, if its numbers go together.
+    pub(crate) fn checked(self, path: &Path) -> Result<Self> {
+        if self.routing_blocks + self.joint_blocks == 0 || !self.width.is_multiple_of(self.heads) {
             let what = format!(
                 "a head of width {} with {} attention heads and {} + {} blocks",
-                layout.width, layout.heads, layout.routing_blocks, layout.joint_blocks
+                self.width, self.heads, self.routing_blocks, self.joint_blocks
             );
-            return Err(invalid(gguf, what));
+            return Err(invalid(path, what));
         }
-        Ok(layout)
+        Ok(self)
     }
 }
 
-pub(crate) fn invalid(gguf: &Gguf, message: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::InvalidFile, format_args!("{}: {message}", gguf.path().display()))
+/// The tensor without which there is no head to speak of.
+pub(crate) const DEFINING: &str = "decision.proj_memory.weight";
+/// The key of the epsilon, as [`value`] takes it.
+pub(crate) const EPSILON: &str = "attention.layer_norm_epsilon";
+/// The most blocks of either kind.
+pub(crate) const MAX_BLOCKS: u64 = 64;
+
+pub(crate) fn invalid(path: &Path, message: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::InvalidFile, format_args!("{}: {message}", path.display()))
+}
+
+/// What the keys of a head may begin with, in the order in which they are looked for: `clef` files and files of heads
+/// alone say `clef.`, others may say their own architecture, or nothing.
+pub(crate) fn families(gguf: &Gguf) -> [String; 3] {
+    let own = gguf.get_str("general.architecture").unwrap_or_default();
+    ["clef.".to_owned(), format!("{own}."), String::new()]
+}
+
+/// The value of a key of the head, such as `decision.block_count`.
+fn value<'a>(gguf: &'a Gguf, key: &str) -> Option<Value<'a>> {
+    families(gguf).iter().find_map(|family| gguf.get(&format!("{family}{key}")))
 }
 
 fn number(gguf: &Gguf, key: &str, least: u64, most: u64) -> Result<usize> {
-    gguf.get(key)
+    value(gguf, key)
         .and_then(Value::as_u64)
         .filter(|value| (least..=most).contains(value))
         .map(|value| value as usize)
-        .ok_or_else(|| invalid(gguf, format_args!("{key} must be a number from {least} to {most}")))
+        .ok_or_else(|| invalid(gguf.path(), format_args!("clef.{key} must be a number from {least} to {most}")))
 }
 
 /// Beyond these every answer is a toss-up or certain, and logits may leave the range of 32-bit floats.
@@ -113,17 +138,18 @@ impl Temperatures {
     fn read(gguf: &Gguf) -> Result<Self> {
         let mut all = Vec::new();
         for (name, kind) in QuestionType::NAMES {
-            let general = format!("clef.decision.temperature.{name}");
+            let general = format!("decision.temperature.{name}");
             let keys = BUCKETS.iter().map(|&bucket| (format!("{general}.{}", bucket.name), Some(bucket)));
             for (key, bucket) in keys.chain([(general.clone(), None)]) {
-                match gguf.get(&key) {
+                match value(gguf, &key) {
                     None => {}
                     Some(Value::Float(value)) if TEMPERATURES.contains(&value) => {
                         all.push((kind, bucket, value as f32));
                     }
                     Some(_) => {
                         let (least, most) = (TEMPERATURES.start(), TEMPERATURES.end());
-                        return Err(invalid(gguf, format_args!("{key} must be a float from {least} to {most}")));
+                        let what = format_args!("clef.{key} must be a float from {least} to {most}");
+                        return Err(invalid(gguf.path(), what));
                     }
                 }
             }

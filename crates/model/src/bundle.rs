@@ -13,13 +13,13 @@ use crate::encode::RecordEncoder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate::{Evaluator, Parts};
 use crate::fit;
-use crate::inspect::{self, Inspection};
+use crate::inspect::{self, Inspection, head_file};
 use crate::kernels::{self, Kernels};
 use crate::media::Gallery;
 use crate::options::ModelOptions;
 use crate::text::Text;
 
-/// A loaded model: the parts of one file, known to fit each other.
+/// A loaded model: the parts of one file, or of several, known to fit each other.
 #[derive(Debug)]
 pub struct Bundle {
     encoder: RecordEncoder,
@@ -30,7 +30,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Opens a `clef` GGUF file, and the projector that the options name beside it. `progress` is told bytes read and bytes in all, and stops the load by returning false.
+    /// Opens a `clef` GGUF file, or a backbone's, and the head and the projector that the options name beside it. `progress` is told bytes read and bytes in all, and stops the load by returning false.
     ///
     /// Everything that can be checked is checked before weights are read.
     ///
@@ -62,7 +62,10 @@ impl Bundle {
         };
         options.placement.complete(&mut params)?;
         let model = Model::load(&gguf, &params, progress)?;
-        let head = Head::load(Arc::clone(&gguf), model.output_device(), kernels.threads)?;
+        let head = {
+            let file = head_file(&gguf, &options)?;
+            Head::load(&file, Arc::clone(&gguf), model.output_device(), kernels.threads)?
+        };
         let encoder_options =
             EncoderOptions { context_tokens: options.context_tokens as usize, neutral_ids: options.neutral_ids };
         let encoder = RecordEncoder::new(Arc::clone(model.vocabulary()), encoder_options, gallery)?;

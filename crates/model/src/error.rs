@@ -7,7 +7,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A file cannot be read.
+    /// A file cannot be read or written.
     Io,
     /// A file is not a sound model, or its parts do not fit each other.
     InvalidFile,
@@ -35,7 +35,8 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl std::fmt::Display) -> Self {
-        Self { kind, message: message.to_string(), source: None }
+        // A path may hold anything; a message is one line.
+        Self { kind, message: message.to_string().replace(char::is_control, " "), source: None }
     }
 
     /// What went wrong.
@@ -66,6 +67,7 @@ impl From<clef_llama::Error> for Error {
 impl From<clef_head::Error> for Error {
     fn from(source: clef_head::Error) -> Self {
         let kind = match source.kind() {
+            clef_head::ErrorKind::Io => ErrorKind::Io,
             clef_head::ErrorKind::Missing => ErrorKind::Unsupported,
             clef_head::ErrorKind::InvalidFile => ErrorKind::InvalidFile,
             clef_head::ErrorKind::InvalidArgument => ErrorKind::InvalidOption,

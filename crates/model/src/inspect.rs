@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clef_head::{Head, Layout};
+use clef_head::{Head, HeadFile, Layout};
 use clef_llama::gguf::{Gguf, TensorInfo, Value};
 use clef_llama::{Backbone, Hyperparameters, Projector, TowerShape};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::memory::MemoryEstimate;
 use crate::options::ModelOptions;
 
@@ -22,9 +22,11 @@ pub struct TypeShare {
     pub bytes: u64,
 }
 
-/// The head of a file.
+/// The head of a file, or the one given beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeadInspection {
+    /// The file that it is in.
+    pub path: PathBuf,
     /// The numbers that shape it.
     pub layout: Layout,
     /// Bytes of its weights.
@@ -65,7 +67,7 @@ pub struct Inspection {
     pub types: Vec<TypeShare>,
     /// The backbone, if it is one that can be loaded.
     pub backbone: Option<Hyperparameters>,
-    /// The head, if there is one.
+    /// The head, if there is one: the file's own, or the one named beside it.
     pub head: Option<HeadInspection>,
     /// The vision tower: the file's own, if it is a projector, or that of the projector named beside it.
     pub projector: Option<ProjectorInspection>,
@@ -84,11 +86,11 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Reads the header of a model's or a projector's file. A file that cannot decide is described, with the reasons in
+    /// Reads the header of a model's, a projector's or a head's file. A file that cannot decide is described, with the reasons in
     /// [`Inspection::missing`].
     ///
     /// # Errors
-    /// If it is not a readable GGUF file, or the options name a projector that is none.
+    /// If it is not a readable GGUF file, or the options name a projector or a head that is none.
     pub fn open(path: &Path, options: &ModelOptions) -> Result<Self> {
         Self::of(&open(path, options)?, options)
     }
@@ -96,6 +98,11 @@ impl Inspection {
     /// Whether the file is a projector.
     pub fn is_projector(&self) -> bool {
         self.architecture == PROJECTOR
+    }
+
+    /// Whether the file is a head alone.
+    pub fn is_head(&self) -> bool {
+        self.architecture == HEAD
     }
 
     pub(crate) fn of(gguf: &Gguf, options: &ModelOptions) -> Result<Self> {
@@ -110,18 +117,14 @@ impl Inspection {
             Some(path) => Some(described(&Projector::new(&Gguf::open(path)?)?)),
             None => None,
         };
-        let backbone = if is_projector { None } else { noted(Backbone::new(gguf), &mut missing) };
+        let is_head = gguf.get_str("general.architecture") == Some(HEAD);
+        let backbone = if is_projector || is_head { None } else { noted(Backbone::new(gguf), &mut missing) };
         let backbone_bytes = backbone.as_ref().map_or(0, |b| b.tensors().map(|t| t.bytes).sum());
         let backbone_elements = backbone.as_ref().map_or(0, |b| b.tensors().map(TensorInfo::elements).sum());
         let of_layers = |tensor: &&TensorInfo| tensor.name.starts_with("blk.");
         let layer_bytes = backbone.as_ref().map_or(0, |b| b.tensors().filter(of_layers).map(|t| t.bytes).sum());
         let backbone = backbone.map(|backbone| backbone.hyperparameters().clone());
-        let head = if is_projector { None } else { noted(Head::check(gguf), &mut missing) };
-        let head = head.map(|(layout, bytes)| {
-            let has_output = gguf.tensor("output.weight").is_some();
-            let lexical_table = if has_output { "output.weight" } else { "token_embd.weight" };
-            HeadInspection { layout, bytes, lexical_table }
-        });
+        let head = if is_projector { None } else { head(gguf, backbone.as_ref(), options, &mut missing)? };
         if let (Some(backbone), Some(tower)) = (&backbone, &projector)
             && backbone.width != tower.shape.embedding
         {
@@ -129,16 +132,6 @@ impl Inspection {
                 "{}: the projector makes embeddings of width {}, the backbone takes {}: they do not belong together",
                 gguf.path().display(),
                 tower.shape.embedding,
-                backbone.width
-            ));
-        }
-        if let (Some(backbone), Some(head)) = (&backbone, &head)
-            && backbone.width as usize != head.layout.hidden_width
-        {
-            missing.push(format!(
-                "{}: the head reads hidden states of width {}, the backbone's are {} wide",
-                gguf.path().display(),
-                head.layout.hidden_width,
                 backbone.width
             ));
         }
@@ -193,6 +186,70 @@ pub(crate) fn open(path: &Path, options: &ModelOptions) -> Result<Gguf> {
     gguf.set(&options.overrides)?;
     Ok(gguf)
 }
+
+/// The head that the options name, which has to be there, or the file's own.
+pub(crate) fn head_file<'a>(gguf: &'a Gguf, options: &ModelOptions) -> clef_head::Result<HeadFile<'a>> {
+    match &options.head {
+        Some(path) => HeadFile::open(path),
+        None => HeadFile::of(gguf),
+    }
+}
+
+fn head(
+    gguf: &Gguf,
+    backbone: Option<&Hyperparameters>,
+    options: &ModelOptions,
+    missing: &mut Vec<String>,
+) -> Result<Option<HeadInspection>> {
+    let file = match head_file(gguf, options) {
+        Ok(file) => file,
+        Err(error) if options.head.is_some() => return Err(error.into()),
+        Err(error) if error.kind() == clef_head::ErrorKind::Missing => {
+            let shown = gguf.path().display();
+            missing.push(format!(
+                "{shown} holds no decision head; give one with --head joint_head.safetensors, or make a file that holds \
+                 both: clef head attach {shown} HEAD -o OUT.gguf"
+            ));
+            return Ok(None);
+        }
+        Err(error) => {
+            missing.push(error.to_string());
+            return Ok(None);
+        }
+    };
+    let fits = match backbone {
+        Some(backbone) => check_widths(&file, backbone, gguf).and_then(|()| Ok(Head::check(&file, gguf)?)),
+        // There is no table beside a head alone, nor if nothing is known of the model.
+        None => Ok(()),
+    };
+    if let Err(error) = fits {
+        missing.push(error.to_string());
+    }
+    let has_output = gguf.tensor("output.weight").is_some();
+    Ok(Some(HeadInspection {
+        path: file.path().to_owned(),
+        layout: file.layout().clone(),
+        bytes: file.bytes(),
+        lexical_table: if has_output { "output.weight" } else { "token_embd.weight" },
+    }))
+}
+
+/// Whether a head reads what a backbone gives.
+pub(crate) fn check_widths(head: &HeadFile<'_>, backbone: &Hyperparameters, model: &Gguf) -> Result<()> {
+    let (reads, gives) = (head.layout().hidden_width, backbone.width);
+    if reads == gives as usize {
+        return Ok(());
+    }
+    let (head, model) = (head.path().display(), model.path().display());
+    let whose = if head.to_string() == model.to_string() { "the backbone".to_owned() } else { model.to_string() };
+    let what = format!(
+        "{head}: the head reads hidden states of width {reads}, those of {whose} are {gives} wide: they do not belong together"
+    );
+    Err(Error::new(ErrorKind::InvalidFile, what))
+}
+
+/// The architecture that files of heads alone state; llama.cpp knows no such model, and says so.
+pub(crate) const HEAD: &str = "clef-head";
 
 /// The architecture that projector files state.
 const PROJECTOR: &str = "clip";

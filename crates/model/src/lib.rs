@@ -1,10 +1,12 @@
-//! A model as the engine drives it: backbone, head and tokenizer of one file and the projector of another, opened
+//! A model as the engine drives it: backbone and tokenizer of one file, a head and a projector, opened
 //! together and checked against each other.
 //!
 //! [`Bundle::open`] does the loading; [`Bundle::into_parts`] gives the two halves that an engine is started with: a
 //! [`RecordEncoder`] for its encoding threads and an [`Evaluator`] for the thread that owns the model. [`Inspection`]
-//! reads what a file is without loading it.
+//! reads what a file is without loading it; [`attach_head`] and [`extract_head`] make one file of two, and the other way
+//! round.
 
+mod attach;
 mod available;
 mod budget;
 mod bundle;
@@ -21,12 +23,14 @@ mod media;
 mod memory;
 mod names;
 mod options;
+mod output;
 mod placement;
 mod positions;
 mod states;
 mod text;
 mod vision;
 
+pub use attach::{Written, attach_head, extract_head};
 pub use bundle::Bundle;
 pub use clef_llama::gguf::Override;
 pub use clef_llama::{

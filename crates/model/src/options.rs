@@ -28,6 +28,8 @@ pub struct ModelOptions {
     pub cache_bytes: Option<u64>,
     /// CPU threads, 1 to 512; none for one per CPU or one per core, whichever reads faster.
     pub threads: Option<u32>,
+    /// The file that holds the head: GGUF, or safetensors as its checkpoint ships it. None for the model's own.
+    pub head: Option<PathBuf>,
     /// The projector, through which the model sees images and videos; none for a model of text only.
     pub projector: Option<PathBuf>,
     /// Whether the projector is placed on a GPU. Ignored without one.
@@ -68,6 +70,7 @@ impl Default for ModelOptions {
             parallel: 2,
             cache_bytes: None,
             threads: None,
+            head: None,
             projector: None,
             projector_offload: true,
             image_min_tokens: None,

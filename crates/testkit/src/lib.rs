@@ -2,12 +2,14 @@
 //!
 //! A missing fixture is a failed test, never a skipped one.
 
+mod checkpoint;
 mod close;
 mod fake;
 mod fixtures;
 mod golden;
 mod picture;
 
+pub use checkpoint::{write_checkpoint, write_image};
 pub use close::{Closeness, assert_close, largest_difference};
 pub use fake::{Event, FakeEncoder, FakeModel, Gate, Log};
 pub use fixtures::{Tiny, built_in_model, fixture, generated_dir, project_dir, tiny, tiny_projector};

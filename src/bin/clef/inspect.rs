@@ -56,6 +56,7 @@ fn as_json(i: &Inspection) -> Value {
             "rope_base": b.rope_base,
         })),
         "head": i.head.as_ref().map(|h| json!({
+            "path": h.path.display().to_string(),
             "width": h.layout.width,
             "feed_forward": h.layout.feed_forward,
             "heads": h.layout.heads,
@@ -112,7 +113,13 @@ fn as_text(i: &Inspection) -> String {
         let l = &h.layout;
         let blocks = format!("{} routing and {} joint blocks", l.routing_blocks, l.joint_blocks);
         line("head", format!("{blocks}, width {}, feed-forward {}, {} heads", l.width, l.feed_forward, l.heads));
-        line("", format!("{}, option tokens from {}", size(h.bytes), h.lexical_table));
+        match i.is_head() {
+            true => line("", format!("{}, for backbones of width {}", size(h.bytes), l.hidden_width)),
+            false => line("", format!("{}, option tokens from {}", size(h.bytes), h.lexical_table)),
+        }
+        if h.path != i.path {
+            line("", format!("from {}", h.path.display()));
+        }
         if !l.temperatures.is_empty() {
             line("", "with temperatures".to_owned());
         }
@@ -126,7 +133,10 @@ fn as_text(i: &Inspection) -> String {
         line("", format!("{}, {tokens}, for backbones of width {}", size(p.bytes), s.embedding));
     }
     if i.is_projector() {
-        return described_projector(out, i);
+        return described_part(out, i, "can see: give it beside its model, -m MODEL --mmproj THIS");
+    }
+    if i.is_head() {
+        return described_part(out, i, "can decide with a backbone: -m BACKBONE --head THIS");
     }
     line("tokenizer", format!("{} ({}), {} tokens", i.tokenizer.0, i.tokenizer.1, i.vocabulary));
     if let Some(memory) = &i.memory {
@@ -146,18 +156,19 @@ fn as_text(i: &Inspection) -> String {
     out
 }
 
-/// The end of a projector's description.
-fn described_projector(mut out: String, i: &Inspection) -> String {
+/// The end of the description of what is no model by itself.
+fn described_part(mut out: String, i: &Inspection, use_of_it: &str) -> String {
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(out, "{name:<14}{}", plain(value));
+    };
     match i.missing.as_slice() {
-        [] => out.push_str("              can see: give it beside its model, -m MODEL --mmproj THIS\n"),
-        missing => missing.iter().for_each(|what| {
-            let _ = writeln!(out, "{:<14}{}", "missing", plain(what));
-        }),
+        [] => line("", use_of_it),
+        missing => missing.iter().for_each(|what| line("missing", what)),
     }
     out
 }
 
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..10_240 => format!("{bytes} B"),
         10_240..10_485_760 => format!("{:.1} KiB", bytes as f64 / 1024.0),

@@ -8,6 +8,7 @@ mod decide;
 mod drift;
 mod eval;
 mod failure;
+mod head;
 mod in_process;
 mod inspect;
 mod measured;
@@ -36,6 +37,9 @@ enum Command {
     Decide(Box<decide::Arguments>),
     /// Describe a model file without loading it
     Inspect(inspect::Arguments),
+    /// Put a head into a backbone's file, or take one out of a model's
+    #[command(subcommand)]
+    Head(head::Command),
     /// Measure answers to labelled requests: accuracy, calibration, latency
     Eval(Box<eval::Arguments>),
     /// Measure how far a file's answers are from another's
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Decide(arguments) => decide::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Head(command) => head::run(&command),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Drift(arguments) => drift::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -5,6 +5,7 @@
 #![expect(clippy::single_range_in_vec_init, reason = "a question with one option has one span")]
 
 mod attention;
+mod checkpoint;
 mod files;
 mod reference;
 
@@ -12,7 +13,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use clef_head::{ErrorKind, Head, QuestionSpans, QuestionType, Reading};
+use clef_head::{ErrorKind, Head, HeadFile, Layout, QuestionSpans, QuestionType, Reading};
 use clef_llama::Device;
 use clef_llama::gguf::{Gguf, TensorInfo, TensorType};
 use clef_testkit::{Closeness, Tiny, assert_close, fixture, golden, tiny};
@@ -22,7 +23,15 @@ use crate::files::{hollow, hollow_copy, rewritten};
 const HIDDEN: usize = 256;
 
 fn head_of(path: &Path) -> clef_head::Result<Head> {
-    Head::load(Arc::new(Gguf::open(path).unwrap()), Device::cpu(), 1)
+    let gguf = Arc::new(Gguf::open(path).unwrap());
+    Head::load(&HeadFile::of(&gguf)?, Arc::clone(&gguf), Device::cpu(), 1)
+}
+
+/// The head of a file, its own backbone beside it: its numbers and the bytes of its weights.
+fn check(gguf: &Gguf) -> clef_head::Result<(Layout, u64)> {
+    let head = HeadFile::of(gguf)?;
+    Head::check(&head, gguf)?;
+    Ok((head.layout().clone(), head.bytes()))
 }
 
 fn head() -> Head {
@@ -406,7 +415,7 @@ fn temperatures_that_make_no_answer_are_refused() {
 #[track_caller]
 fn assert_refused(path: &Path, kind: ErrorKind, words: &str) {
     let gguf = Gguf::open(path).unwrap();
-    let checked = Head::check(&gguf).expect_err(words);
+    let checked = check(&gguf).expect_err(words);
     assert_eq!(checked.kind(), kind, "{checked}");
     assert!(checked.to_string().contains(words), "{checked} does not say {words:?}");
     let loaded = head_of(path).expect_err(words);
@@ -418,11 +427,11 @@ fn assert_refused(path: &Path, kind: ErrorKind, words: &str) {
 #[test]
 fn every_quantization_agrees_with_the_double_precision_implementation_on_its_weights() {
     let prompt = doc_example();
-    let (plain, _) = Head::check(&Gguf::open(&tiny(Tiny::F32)).unwrap()).unwrap();
+    let (plain, _) = check(&Gguf::open(&tiny(Tiny::F32)).unwrap()).unwrap();
     let mut differences = Closeness::default();
     for kind in Tiny::QUANTS.into_iter().chain([Tiny::BF16, Tiny::F32]) {
         let gguf = Gguf::open(&tiny(kind)).unwrap();
-        let (layout, bytes) = Head::check(&gguf).unwrap();
+        let (layout, bytes) = check(&gguf).unwrap();
         assert_eq!(layout, plain, "{kind:?}");
         let mut head = head_of(&tiny(kind)).unwrap();
         // Rows are padded for the device's sake, and there are some 160 tensors.
@@ -484,7 +493,7 @@ fn every_part_that_is_missing_or_of_another_shape_or_type_is_named() {
                 |tensors: &mut Vec<TensorInfo>| change(tensors.iter_mut().find(|tensor| tensor.name == name).unwrap());
             let file = hollow_copy(&source, |_| {}, changed);
             let gguf = Gguf::open(file.path()).unwrap();
-            match Head::check(&gguf) {
+            match check(&gguf) {
                 // Without it the embeddings serve, as intended.
                 Ok(_) => assert!(name == "output.weight" && *what == "missing", "{name} {what}"),
                 Err(error) => {
@@ -508,12 +517,12 @@ fn numbers_that_contradict_the_tensors_are_refused() {
         for &value in values {
             let file = hollow_copy(&source, |header| header.put_u32(key, value), |_| {});
             let gguf = Gguf::open(file.path()).unwrap();
-            assert_eq!(Head::check(&gguf).expect_err(key).kind(), ErrorKind::InvalidFile, "{key} {value}");
+            assert_eq!(check(&gguf).expect_err(key).kind(), ErrorKind::InvalidFile, "{key} {value}");
         }
     }
     for epsilon in [0.0, -1.0, f32::NAN, 1.0] {
         let file = hollow_copy(&source, |header| header.put_f32("clef.attention.layer_norm_epsilon", epsilon), |_| {});
-        assert!(Head::check(&Gguf::open(file.path()).unwrap()).is_err(), "{epsilon}");
+        assert!(check(&Gguf::open(file.path()).unwrap()).is_err(), "{epsilon}");
     }
 }
 

@@ -18,7 +18,7 @@ struct Net<'a> {
 }
 
 pub(crate) fn logits(gguf: &Gguf, heads: usize, prompt: &Prompt) -> Vec<f64> {
-    let (layout, _) = clef_head::Head::check(gguf).unwrap();
+    let layout = clef_head::HeadFile::of(gguf).unwrap().layout().clone();
     let net = Net { gguf, cache: Default::default(), layout, heads };
     let hidden: Vec<Row> = prompt
         .hidden

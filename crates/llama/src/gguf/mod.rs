@@ -26,6 +26,8 @@ impl TensorType {
     pub const F32: Self = Self(clef_sys::GGML_TYPE_F32);
     /// 16-bit floats.
     pub const F16: Self = Self(clef_sys::GGML_TYPE_F16);
+    /// 16-bit floats with the exponent of 32-bit ones.
+    pub const BF16: Self = Self(clef_sys::GGML_TYPE_BF16);
     /// 32-bit integers.
     pub const I32: Self = Self(clef_sys::GGML_TYPE_I32);
 

@@ -321,6 +321,21 @@ impl Gguf {
             .map_err(|e| Error::io(format_args!("cannot read {} of {}", tensor.name, part.path.display()), e))?;
         Ok(data)
     }
+
+    /// Reads a part of a tensor's data, for callers that want no more than a buffer of it at a time.
+    ///
+    /// # Errors
+    /// If the tensor does not have `buffer.len()` bytes from `from` on, or the file can no longer be read.
+    pub fn read_part(&self, tensor: &TensorInfo, from: u64, buffer: &mut [u8]) -> Result<()> {
+        let end = from.checked_add(buffer.len() as u64);
+        if end.is_none_or(|end| end > tensor.bytes) {
+            let (length, all) = (buffer.len(), tensor.bytes);
+            return Err(Error::argument(format_args!("{length} bytes at {from} of the {all} of {}", tensor.name)));
+        }
+        let part = self.part_of(tensor.offset);
+        read_exact_at(&part.file, buffer, tensor.offset - part.start + from)
+            .map_err(|e| Error::io(format_args!("cannot read {} of {}", tensor.name, part.path.display()), e))
+    }
 }
 
 /// Reads at a position without moving the file's own.

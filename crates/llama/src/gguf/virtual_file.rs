@@ -82,6 +82,14 @@ impl HeaderWriter {
         self.entries.extend(values.iter().map(|&value| u8::from(value)));
     }
 
+    /// Adds an array of strings.
+    pub fn put_strings(&mut self, key: &str, values: &[&str]) {
+        self.array(key, ValueType::String, values.len());
+        for value in values {
+            self.string(value);
+        }
+    }
+
     fn array(&mut self, key: &str, kind: ValueType, count: usize) {
         self.key(key, ValueType::Array);
         self.entries.extend((kind as u32).to_le_bytes());
@@ -106,6 +114,22 @@ impl HeaderWriter {
 
     /// Closes the header over `tensors` of `source`, in the order given.
     pub fn finish<'a>(self, source: &'a Gguf, tensors: impl IntoIterator<Item = &'a TensorInfo>) -> VirtualGguf {
+        let (header, segments, length) = self.laid_out(tensors);
+        let files = source.files().map(|(start, file)| (start, Arc::clone(file))).collect();
+        VirtualGguf { header, segments, length, files, read: AtomicU64::new(0) }
+    }
+
+    /// The header of a file in which the data of `tensors` follow in the order given, wherever they come from: each at the
+    /// next multiple of [`HeaderWriter::ALIGNMENT`], the first right behind the header.
+    pub fn into_bytes<'a>(self, tensors: impl IntoIterator<Item = &'a TensorInfo>) -> Vec<u8> {
+        self.laid_out(tensors).0
+    }
+
+    /// The alignment of tensor data in bytes. No key states it, so readers assume this default.
+    pub const ALIGNMENT: u64 = 32;
+
+    /// Header, where each tensor stands and comes from, and the length of it all.
+    fn laid_out<'a>(self, tensors: impl IntoIterator<Item = &'a TensorInfo>) -> (Vec<u8>, Vec<Segment>, u64) {
         let mut infos = Vec::new();
         let mut segments = Vec::new();
         let mut count = 0_u64;
@@ -121,23 +145,21 @@ impl HeaderWriter {
             infos.extend(tensor.kind.as_raw().to_le_bytes());
             infos.extend(data_length.to_le_bytes());
             segments.push(Segment { start: data_length, length: tensor.bytes, source: tensor.offset });
-            // No key states an alignment, so readers assume the default.
-            data_length = (data_length + tensor.bytes).next_multiple_of(32);
+            data_length = (data_length + tensor.bytes).next_multiple_of(Self::ALIGNMENT);
         }
-        let mut header = Vec::with_capacity(24 + self.entries.len() + infos.len() + 32);
+        let mut header = Vec::with_capacity(24 + self.entries.len() + infos.len() + Self::ALIGNMENT as usize);
         header.extend(b"GGUF");
         header.extend(3_u32.to_le_bytes());
         header.extend(count.to_le_bytes());
         header.extend(self.entry_count.to_le_bytes());
         header.extend(self.entries);
         header.extend(infos);
-        header.resize(header.len().next_multiple_of(32), 0);
+        header.resize(header.len().next_multiple_of(Self::ALIGNMENT as usize), 0);
         for segment in &mut segments {
             segment.start += header.len() as u64;
         }
         let length = header.len() as u64 + data_length;
-        let files = source.files().map(|(start, file)| (start, Arc::clone(file))).collect();
-        VirtualGguf { header, segments, length, files, read: AtomicU64::new(0) }
+        (header, segments, length)
     }
 }
 
