@@ -35,7 +35,7 @@ enum Command {
     /// Answer a request, or each line of a file of them: print the response as JSON, or as a table with bars
     Decide(Box<decide::Arguments>),
     /// Describe a model file without loading it
-    Inspect(inspect::Arguments),
+    Inspect(Box<inspect::Arguments>),
     /// Measure answers to labelled requests: accuracy, calibration, latency
     Eval(Box<eval::Arguments>),
     /// Measure how far a file's answers are from another's
