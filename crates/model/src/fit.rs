@@ -70,11 +70,12 @@ pub(crate) fn check(inspection: &Inspection, options: &ModelOptions, available: 
         all: estimate,
         on_gpus: offloaded as f64 / layers.max(1) as f64,
     };
-    let too_little = |place, available: Option<u64>, needed: u64| {
-        available.filter(|&available| needed > available).map(|available| Refusal { place, needed, available })
+    let too_little = |place, available: Option<u64>, needed: u64, share: f64| {
+        available.filter(|&available| needed > available).map(|available| Refusal { place, needed, available, share })
     };
-    let on_host = too_little("", available.host, need.host());
-    let Some(refusal) = on_host.or_else(|| too_little(" on the GPUs", available.gpus, need.gpus())) else {
+    let on_host = too_little("", available.host, need.host(), 1.0 - need.on_gpus);
+    let Some(refusal) = on_host.or_else(|| too_little(" on the GPUs", available.gpus, need.gpus(), need.on_gpus))
+    else {
         return Ok(());
     };
     Err(Error::new(ErrorKind::OutOfMemory, refusal.words(inspection, options, estimate)))
@@ -110,11 +111,13 @@ struct Refusal {
     place: &'static str,
     needed: u64,
     available: u64,
+    /// The part of the layers that is there, from 0 to 1.
+    share: f64,
 }
 
 impl Refusal {
     fn words(&self, inspection: &Inspection, options: &ModelOptions, estimate: &MemoryEstimate) -> String {
-        let Self { place, needed, available } = *self;
+        let Self { place, needed, available, share } = *self;
         let weights = estimate.of(&["backbone weights", "head weights", "projector weights"]);
         let keys_and_values = estimate.of(&["keys and values"]);
         let others = estimate.at_start() - weights - keys_and_values;
@@ -132,7 +135,8 @@ impl Refusal {
             options.context_tokens,
             gibibytes(others)
         );
-        let excess = needed - available;
+        // Only so much of what is saved is saved there; without any, the largest number says that nothing helps.
+        let excess = ((needed - available) as f64 / share).ceil() as u64;
         let mut ways = Vec::new();
         if let Some((name, bytes)) = smaller(inspection, excess) {
             ways.push(format!(

@@ -36,7 +36,7 @@ enum Command {
     /// Answer a request, or each line of a file of them: print the response as JSON, or as a table with bars
     Decide(Box<decide::Arguments>),
     /// Describe a model file without loading it
-    Inspect(inspect::Arguments),
+    Inspect(Box<inspect::Arguments>),
     /// Put a head into a backbone's file, or take one out of a model's
     #[command(subcommand)]
     Head(head::Command),
