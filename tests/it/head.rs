@@ -72,7 +72,7 @@ fn prefixed_head(model: &Path, folder: &Path) -> PathBuf {
 
 fn checkpoint(folder: &Path) -> PathBuf {
     let path = folder.join("joint_head.safetensors");
-    write_checkpoint(&Gguf::open(&tiny(Tiny::F32)).unwrap(), &path);
+    write_checkpoint(&Gguf::open(&tiny(Tiny::F32)).unwrap(), &path, false);
     path
 }
 

@@ -11,11 +11,12 @@ use clef_llama::gguf::{Gguf, HeaderWriter, TensorInfo, Value};
 /// Tensors by name: shape (slowest dimension first) and data.
 type Tensors = BTreeMap<String, (Vec<u64>, Vec<u8>)>;
 
-/// Writes the head of `model` to `path`, a safetensors file, and its numbers to `joint_head_config.json` beside it.
+/// Writes the head of `model` to `path`, a safetensors file, and its numbers to `joint_head_config.json` beside it. With
+/// `halved`, numbers are cut to 16 bits (`BF16`), as checkpoints of large models have them.
 ///
 /// # Panics
 /// If `model` holds no head of 32-bit floats, or the files cannot be written.
-pub fn write_checkpoint(model: &Gguf, path: &Path) {
+pub fn write_checkpoint(model: &Gguf, path: &Path, halved: bool) {
     let number = |key: &str| model.get(key).and_then(Value::as_u64).expect("the model holds a head");
     let routing = number("clef.decision.routing_block_count");
     let tensor = |name: &str| model.tensor(name).expect("the model holds a head");
@@ -39,7 +40,7 @@ pub fn write_checkpoint(model: &Gguf, path: &Path) {
     ] {
         tensors.insert(name.to_owned(), (Vec::new(), (raw as f32).to_le_bytes().to_vec()));
     }
-    std::fs::write(path, safetensors(&tensors)).expect("the folder can be written");
+    std::fs::write(path, safetensors(&tensors, halved)).expect("the folder can be written");
     let memory = tensor("decision.proj_memory.weight");
     let config = format!(
         r#"{{"hidden_size":{},"width":{},"routing_layers":{routing},"layers":{},"heads":{},"feedforward":{},"dropout":0.0}}"#,
@@ -110,13 +111,18 @@ fn name_there(name: &str, routing: u64) -> Option<String> {
     })
 }
 
-fn safetensors(tensors: &Tensors) -> Vec<u8> {
+fn safetensors(tensors: &Tensors, halved: bool) -> Vec<u8> {
+    let kind = if halved { "BF16" } else { "F32" };
     let mut header = r#"{"__metadata__":{"format":"pt"}"#.to_owned();
     let mut data = Vec::new();
     for (name, (shape, bytes)) in tensors {
-        let (start, end) = (data.len(), data.len() + bytes.len());
-        header += &format!(r#","{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[{start},{end}]}}"#);
-        data.extend(bytes);
+        let start = data.len();
+        match halved {
+            true => data.extend(bytes.chunks_exact(4).flat_map(|value| [value[2], value[3]])),
+            false => data.extend(bytes),
+        }
+        let end = data.len();
+        header += &format!(r#","{name}":{{"dtype":"{kind}","shape":{shape:?},"data_offsets":[{start},{end}]}}"#);
     }
     header.push('}');
     header += &" ".repeat(header.len().next_multiple_of(8) - header.len());

@@ -3,17 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use clef_head::{ErrorKind, HeadFile};
-use clef_llama::gguf::{Gguf, TensorInfo};
-use clef_testkit::{Tiny, tiny, write_checkpoint};
+use clef_llama::gguf::{Gguf, TensorInfo, TensorType};
+use clef_testkit::{Tiny, assert_close, tiny, write_checkpoint};
 
 use crate::Random;
 use crate::files::rewritten;
 
 /// The head of clef-tiny as a checkpoint would ship it, in a folder of its own.
 fn checkpoint() -> (tempfile::TempDir, PathBuf) {
+    checkpoint_of(false)
+}
+
+fn checkpoint_of(halved: bool) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("joint_head.safetensors");
-    write_checkpoint(&Gguf::open(&tiny(Tiny::F32)).unwrap(), &path);
+    write_checkpoint(&Gguf::open(&tiny(Tiny::F32)).unwrap(), &path, halved);
     (folder, path)
 }
 
@@ -42,6 +46,40 @@ fn a_checkpoints_head_is_the_gguf_files_to_the_bit() {
     let (_folder, path) = checkpoint();
     assert_same_tensors(&HeadFile::open(&path).unwrap(), &whole);
     assert!(whole.read("output.weight").is_err());
+}
+
+#[test]
+fn of_a_checkpoint_of_16_bits_matrices_stay_and_vectors_are_widened() {
+    let gguf = Gguf::open(&tiny(Tiny::F32)).unwrap();
+    let whole = HeadFile::of(&gguf).unwrap();
+    let (_folder, path) = checkpoint_of(true);
+    let ours = HeadFile::open(&path).unwrap();
+    // The types are those that the converter chooses for 16 bits.
+    let converted = Gguf::open(&tiny(Tiny::BF16)).unwrap();
+    let kinds = |file: &HeadFile<'_>| file.tensors().iter().map(|tensor| tensor.kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&ours), kinds(&HeadFile::of(&converted).unwrap()));
+    let cut = |value: &[u8]| [value[2], value[3]];
+    for (tensor, wide) in ours.tensors().iter().zip(whole.tensors()) {
+        let name = &tensor.name;
+        assert_eq!((name, tensor.shape, tensor.dimensions), (&wide.name, wide.shape, wide.dimensions));
+        let (data, expected) = (ours.read(name).unwrap(), whole.read(name).unwrap());
+        assert_eq!(data.len() as u64, tensor.bytes, "{name}");
+        if name == "decision.scales" {
+            let floats = |bytes: &[u8]| {
+                let float = |b: &[u8]| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+                bytes.chunks_exact(4).map(float).collect::<Vec<_>>()
+            };
+            // A step of the logarithm is 1/64.
+            assert_close(name, &floats(&data), &floats(&expected), 24.5 / 64.0);
+        } else if wide.dimensions == 1 || name == "token_types.weight" {
+            assert_eq!(tensor.kind, TensorType::F32, "{name}");
+            let same = |(ours, wide): (&[u8], &[u8])| ours[..2] == [0, 0] && ours[2..] == cut(wide);
+            assert!(data.chunks_exact(4).zip(expected.chunks_exact(4)).all(same), "{name}");
+        } else {
+            assert_eq!(tensor.kind, TensorType::BF16, "{name}");
+            assert!(data == expected.chunks_exact(4).flat_map(cut).collect::<Vec<u8>>(), "{name}");
+        }
+    }
 }
 
 /// `CLEF_CHECKPOINT_HEAD=FILE cargo test -p clef-head -- --ignored`: the real thing, which is too large to commit.

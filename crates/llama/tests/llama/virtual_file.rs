@@ -1,7 +1,7 @@
 //! The file that does not exist, read like one that does.
 
 use clef_llama::Backbone;
-use clef_llama::gguf::{Gguf, HeaderWriter, TensorInfo, VirtualGguf};
+use clef_llama::gguf::{Gguf, HeaderWriter, TensorInfo, Value, VirtualGguf};
 use clef_testkit::{Tiny, tiny};
 
 use crate::support::{Random, written};
@@ -108,4 +108,36 @@ fn the_image_written_out_is_a_plain_qwen35_file_with_the_same_tensors() {
     // And it is one that this crate takes itself, with the same numbers.
     let again = Backbone::new(&copy).unwrap();
     assert_eq!(again.hyperparameters(), backbone.hyperparameters());
+}
+
+#[test]
+fn a_header_written_out_with_data_from_anywhere_is_a_file() {
+    let source = Gguf::open(&tiny(Tiny::BF16)).unwrap();
+    let names = ["dec.blk.0.ffn_up.bias", "decision.scales", "token_types.weight"];
+    let tensors = names.map(|name| source.tensor(name).unwrap());
+    let mut header = HeaderWriter::default();
+    header.put_strings("words", &["one", "", "drei"]);
+    let mut bytes = header.into_bytes(tensors);
+    for tensor in tensors {
+        let mut data = vec![0; tensor.bytes as usize];
+        // In parts of any size.
+        for (index, part) in data.chunks_mut(100).enumerate() {
+            source.read_part(tensor, 100 * index as u64, part).unwrap();
+        }
+        bytes.extend(data);
+        bytes.resize(bytes.len().next_multiple_of(HeaderWriter::ALIGNMENT as usize), 0);
+    }
+    let copy = Gguf::open(written(&bytes).path()).unwrap();
+    assert_eq!(copy.tensors().len(), names.len());
+    for tensor in tensors {
+        assert!(copy.data(copy.tensor(&tensor.name).unwrap()) == source.data(tensor), "{}", tensor.name);
+    }
+    let Some(Value::Array(words)) = copy.get("words") else { panic!("no words") };
+    assert_eq!(words.strings("words").unwrap().collect::<Vec<_>>(), [&b"one"[..], b"", b"drei"]);
+
+    let scales = source.tensor("decision.scales").unwrap();
+    for (from, length) in [(0, 13), (12, 1), (u64::MAX, 1), (13, 0)] {
+        assert!(source.read_part(scales, from, &mut vec![0; length]).is_err(), "{length} bytes at {from}");
+    }
+    assert!(source.read_part(scales, 12, &mut []).is_ok());
 }
