@@ -23,11 +23,14 @@ pub struct ModelParams {
     pub repack: bool,
     /// Whether the values of the weights are checked while loading.
     pub check_tensors: bool,
+    /// Whether the file's `output.weight` is loaded, which only generating text needs. Without it, or where a file has
+    /// none, the output is tied to `token_embd.weight`.
+    pub output: bool,
 }
 
 impl Default for ModelParams {
     fn default() -> Self {
-        Self { gpu_layers: -1, repack: false, check_tensors: false }
+        Self { gpu_layers: -1, repack: false, check_tensors: false, output: false }
     }
 }
 
@@ -54,6 +57,7 @@ impl Model {
             return Err(Error::unsupported("weights cannot be repacked on a CPU with AMX"));
         }
         let backbone = Backbone::new(gguf)?;
+        let backbone = if params.output { backbone.with_output()? } else { backbone };
         let image = backbone.to_virtual();
         tracing::debug!(
             header_bytes = image.header().len(),

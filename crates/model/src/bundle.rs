@@ -49,12 +49,7 @@ impl Bundle {
         let layers = inspection.backbone.as_ref().map_or(0, |backbone| backbone.layers);
         let kernels = kernels::choose(&gguf, layers, &options);
         options.threads = Some(kernels.threads);
-        let params = ModelParams {
-            gpu_layers: options.gpu_layers,
-            repack: kernels.repacked,
-            check_tensors: options.check_tensors,
-        };
-        let model = Model::load(&gguf, &params, progress)?;
+        let model = Model::load(&gguf, &model_params(&options, kernels), progress)?;
         let head = Head::load(Arc::clone(&gguf), model.output_device(), kernels.threads)?;
         let encoder_options =
             EncoderOptions { context_tokens: options.context_tokens as usize, neutral_ids: options.neutral_ids };
@@ -118,7 +113,17 @@ impl Bundle {
     }
 }
 
-fn open_vision(projector: &Projector<'_>, model: &Model, options: &ModelOptions) -> Result<Vision> {
+/// How the options have a backbone loaded.
+pub(crate) fn model_params(options: &ModelOptions, kernels: Kernels) -> ModelParams {
+    ModelParams {
+        gpu_layers: options.gpu_layers,
+        repack: kernels.repacked,
+        check_tensors: options.check_tensors,
+        ..ModelParams::default()
+    }
+}
+
+pub(crate) fn open_vision(projector: &Projector<'_>, model: &Model, options: &ModelOptions) -> Result<Vision> {
     let is_gpu = |device: &Device| matches!(device.kind(), DeviceKind::Gpu | DeviceKind::IntegratedGpu);
     let gpu = options.projector_offload.then(|| devices().into_iter().find(is_gpu)).flatten();
     let params = VisionParams {
