@@ -82,8 +82,7 @@ impl Sampler {
         let mut token = 0;
         let mut message = Message::default();
         // SAFETY: sampler and context are live and not shared, and the context has logits.
-        let status =
-            unsafe { clef_sys::clef_sample(self.0.as_ptr(), context.raw(), &raw mut token, message.as_raw()) };
+        let status = unsafe { clef_sys::clef_sample(self.0.as_ptr(), context.raw(), &raw mut token, message.as_raw()) };
         message.check(status, "no token can be taken")?;
         Ok(Token(token))
     }

@@ -3,10 +3,11 @@
 //!
 //! [`Bundle::open`] does the loading; [`Bundle::into_parts`] gives the two halves that an engine is started with: a
 //! [`RecordEncoder`] for its encoding threads and an [`Evaluator`] for the thread that owns the model. [`Inspection`]
-//! reads what a file is without loading it.
+//! reads what a file is without loading it. [`Writer`] has the backbone alone write text.
 
 mod budget;
 mod bundle;
+mod characters;
 mod cuts;
 mod embedded;
 mod encode;
@@ -20,13 +21,17 @@ mod memory;
 mod names;
 mod options;
 mod positions;
+mod python_json;
 mod states;
+mod template;
 mod text;
 mod vision;
+mod writer;
 
 pub use bundle::Bundle;
 pub use clef_llama::{
-    CacheType, Device, DeviceKind, FlashAttention, LLAMA_CPP_BUILD, TowerShape, devices, exit_now, set_abort_exit_code,
+    CacheType, Device, DeviceKind, FlashAttention, LLAMA_CPP_BUILD, Sampling, TowerShape, devices, exit_now,
+    set_abort_exit_code,
 };
 pub use encode::RecordEncoder;
 pub use error::{Error, ErrorKind, Result};
@@ -35,4 +40,6 @@ pub use inspect::{HeadInspection, Inspection, ProjectorInspection, TypeShare};
 pub use kernels::{Kernels, Repack};
 pub use memory::{MemoryEstimate, MemoryItem};
 pub use options::ModelOptions;
+pub use template::{ChatMessage, ChatTemplate};
 pub use text::Text;
+pub use writer::{Stop, TextRequest, Writer, Written};
