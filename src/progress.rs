@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use clef_api::{Clef, Error, Options};
+use clef_api::{Clef, Error, ModelOptions, Options, Writer};
 use clef_hub::Phase;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -14,12 +14,24 @@ use crate::ModelFlags;
 /// # Errors
 /// As [`Clef::open_with`].
 pub fn open_with_progress(path: &Path, options: &Options) -> Result<Clef, Error> {
+    loading(|progress| Clef::open_with(path, options, progress))
+}
+
+/// The same of a model that writes text.
+///
+/// # Errors
+/// As [`Writer::open`].
+pub fn open_writer_with_progress(path: &Path, options: &ModelOptions) -> Result<Writer, Error> {
+    loading(|progress| Ok(Writer::open(path, options, progress)?))
+}
+
+fn loading<T>(open: impl FnOnce(&mut dyn FnMut(u64, u64) -> bool) -> T) -> T {
     // indicatif draws nothing where standard error is no terminal.
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let style =
         ProgressStyle::with_template("loading {wide_bar} {bytes}/{total_bytes}").expect("the template is right");
     bar.set_style(style);
-    let opened = Clef::open_with(path, options, &mut |read, all| {
+    let opened = open(&mut |read, all| {
         bar.set_length(all);
         bar.set_position(read);
         true

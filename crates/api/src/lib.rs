@@ -25,9 +25,9 @@ pub use clef_engine::{
     EngineConfig, EngineError, EngineErrorKind, Health, Outcome, RefusalKind, Statistics, Ticket, Timings,
 };
 pub use clef_model::{
-    CacheType, Device, DeviceKind, FlashAttention, HeadInspection, Inspection, Kernels, LLAMA_CPP_BUILD,
-    MemoryEstimate, MemoryItem, ModelOptions, ProjectorInspection, Repack, Text, TypeShare, devices, exit_now,
-    set_abort_exit_code,
+    CacheType, ChatMessage, ChatTemplate, Device, DeviceKind, FlashAttention, HeadInspection, Inspection, Kernels,
+    LLAMA_CPP_BUILD, MemoryEstimate, MemoryItem, ModelOptions, ProjectorInspection, Repack, Sampling, Stop, Text,
+    TextRequest, TypeShare, Writer, Written, devices, exit_now, set_abort_exit_code,
 };
 pub use clef_record::{
     Answer, AnswerOption, AnswerValue, Decision, Image, LocItem, MediaData, QuestionKind, Record, RecordError,
