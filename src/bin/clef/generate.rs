@@ -83,6 +83,7 @@ struct TextFlags {
 
     /// How freely tokens are chosen; 0 for always the most probable one
     #[arg(long, alias = "temperature", value_name = "T", default_value = "0.7")]
+    #[arg(allow_negative_numbers = true, value_parser = |text: &str| number_to(100.0, text))]
     temp: f32,
 
     /// Choose among so many of the most probable tokens; 0 for all
@@ -91,6 +92,7 @@ struct TextFlags {
 
     /// Choose among the most probable tokens that have this probability together
     #[arg(long, value_name = "P", default_value = "0.8")]
+    #[arg(allow_negative_numbers = true, value_parser = |text: &str| number_to(1.0, text))]
     top_p: f32,
 
     /// What chance starts from, for the same text again; -1 for another start each time
@@ -116,6 +118,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 pub(crate) fn describe(arguments: &DescribeArguments) -> Result<(), Failure> {
     write(arguments.prompt.clone(), &arguments.image, &arguments.text, &arguments.model)
+}
+
+fn number_to(limit: f32, text: &str) -> Result<f32, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=limit).contains(number));
+    number.ok_or_else(|| format!("a number from 0 to {limit} is expected"))
 }
 
 fn from_stdin(is_asked_for: bool) -> Result<String, Failure> {
