@@ -15,6 +15,6 @@ pub use built_in::{BuiltIn, model_or_built_in};
 pub use fetch::{FetchFlags, Fetched};
 pub use logging::start_logging;
 pub use model_flags::ModelFlags;
-pub use progress::{byte_bar, fetch_with_progress, open_with_progress};
+pub use progress::{byte_bar, fetch_with_progress, open_with_progress, open_writer_with_progress};
 pub use spellings::normalized;
 pub use words::{one_line, plain};

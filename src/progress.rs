@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use clef_api::{Clef, Error, Options};
+use clef_api::{Clef, Error, ModelOptions, Options, Writer};
 use clef_hub::Phase;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -23,8 +23,20 @@ pub fn byte_bar(what: &str) -> ProgressBar {
 /// # Errors
 /// As [`Clef::open_with`].
 pub fn open_with_progress(path: &Path, options: &Options) -> Result<Clef, Error> {
+    loading(|progress| Clef::open_with(path, options, progress))
+}
+
+/// The same of a model that writes text.
+///
+/// # Errors
+/// As [`Writer::open`].
+pub fn open_writer_with_progress(path: &Path, options: &ModelOptions) -> Result<Writer, Error> {
+    loading(|progress| Ok(Writer::open(path, options, progress)?))
+}
+
+fn loading<T>(open: impl FnOnce(&mut dyn FnMut(u64, u64) -> bool) -> T) -> T {
     let bar = byte_bar("loading");
-    let opened = Clef::open_with(path, options, &mut |read, all| {
+    let opened = open(&mut |read, all| {
         bar.set_length(all);
         bar.set_position(read);
         true

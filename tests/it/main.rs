@@ -8,6 +8,7 @@ mod command;
 mod damage;
 mod decide;
 mod fetching;
+mod generate;
 mod golden;
 mod head;
 mod images;

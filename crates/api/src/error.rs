@@ -31,7 +31,8 @@ impl Error {
                         | clef_engine::RefusalKind::NotSupported
                 )
             ),
-            Self::Model(_) | Self::Start(_) => false,
+            Self::Model(error) => error.kind() == clef_model::ErrorKind::Request,
+            Self::Start(_) => false,
         }
     }
 }

@@ -25,9 +25,10 @@ pub use clef_engine::{
     EngineConfig, EngineError, EngineErrorKind, Health, Outcome, RefusalKind, Statistics, Ticket, Timings,
 };
 pub use clef_model::{
-    CacheType, Device, DeviceKind, FlashAttention, HeadInspection, Inspection, Kernels, LLAMA_CPP_BUILD, LoadMode,
-    MemoryEstimate, MemoryItem, ModelOptions, Numa, Override, Placement, ProjectorInspection, Repack, SplitMode, Text,
-    TypeShare, devices, exit_now, find_gpu, set_abort_exit_code,
+    CacheType, ChatMessage, ChatTemplate, Device, DeviceKind, FlashAttention, HeadInspection, Inspection, Kernels,
+    LLAMA_CPP_BUILD, LoadMode, MemoryEstimate, MemoryItem, ModelOptions, Numa, Override, Placement,
+    ProjectorInspection, Repack, Sampling, SplitMode, Stop, Text, TextRequest, TypeShare, Writer, WrittenText, devices,
+    exit_now, find_gpu, set_abort_exit_code,
 };
 pub use clef_record::{
     Answer, AnswerOption, AnswerValue, Decision, Image, LocItem, MediaData, QuestionKind, Record, RecordError,

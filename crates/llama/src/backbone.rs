@@ -120,6 +120,21 @@ impl<'a> Backbone<'a> {
         Ok(Self { gguf, hyperparameters, tensors })
     }
 
+    /// The same with the file's `output.weight`, if it has one.
+    ///
+    /// # Errors
+    /// If its shape or type is not what an output needs.
+    pub fn with_output(mut self) -> Result<Self> {
+        let Some(output) = self.gguf.tensor(OUTPUT) else { return Ok(self) };
+        let h = &self.hyperparameters;
+        let reader = Reader { gguf: self.gguf, architecture: "" };
+        reader
+            .check(OUTPUT, &[u64::from(h.width), u64::from(h.vocabulary)], false)
+            .map_err(|e| Error::new(e.kind(), format_args!("{}: {e}", self.gguf.path().display())))?;
+        self.tensors.push(output);
+        Ok(self)
+    }
+
     /// The numbers that shape it.
     pub fn hyperparameters(&self) -> &Hyperparameters {
         &self.hyperparameters
@@ -130,10 +145,11 @@ impl<'a> Backbone<'a> {
         self.tensors.iter().copied()
     }
 
-    /// The file as a plain `qwen35` model without head, `output.weight` and prediction layers.
+    /// The file as a plain `qwen35` model without head and prediction layers, and without `output.weight` unless it was
+    /// [asked for](Backbone::with_output).
     ///
-    /// Without `output.weight` the loader ties the output to `token_embd.weight`; the output is never evaluated, so
-    /// hidden states are the same and 0.8 to 2 GB of a 9B file stay on disk.
+    /// Without `output.weight` the loader ties the output to `token_embd.weight`; no decision evaluates it, so hidden
+    /// states are the same and 0.8 to 2 GB of a 9B file stay on disk.
     pub fn to_virtual(&self) -> VirtualGguf {
         let h = &self.hyperparameters;
         let mut header = HeaderWriter::default();
@@ -170,6 +186,9 @@ impl<'a> Backbone<'a> {
         header.finish(self.gguf, self.tensors.iter().copied())
     }
 }
+
+/// The matrix that turns hidden states into logits.
+const OUTPUT: &str = "output.weight";
 
 const SPECIAL_TOKENS: [&str; 3] =
     ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id", "tokenizer.ggml.bos_token_id"];

@@ -55,11 +55,16 @@ impl Batch {
         self.sequences.resize(positions.len(), sequence.0 as i32);
     }
 
-    /// The batch as llama.cpp takes it; valid until the batch is changed.
-    pub(crate) fn as_raw(&mut self) -> llama_batch {
+    /// The batch as llama.cpp takes it; valid until the batch is changed. With `last_logits` the last token asks for its
+    /// logits, else none does.
+    pub(crate) fn as_raw(&mut self, last_logits: bool) -> llama_batch {
         let count = self.sequences.len();
         self.sequence_counts.resize(count, 1);
+        self.outputs.clear();
         self.outputs.resize(count, 0);
+        if let Some(last) = self.outputs.last_mut() {
+            *last = i8::from(last_logits);
+        }
         self.sequence_lists.clear();
         self.sequence_lists.extend(self.sequences.iter_mut().map(|sequence| SequenceList(sequence)));
         llama_batch {

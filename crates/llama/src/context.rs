@@ -164,6 +164,7 @@ pub struct Context {
     width: usize,
     vocabulary: usize,
     abort: AbortHandle,
+    logits: Logits,
     /// How far each sequence goes; none after an aborted or failed decode.
     lengths: Vec<Option<Length>>,
     batch: Batch,
@@ -174,6 +175,16 @@ pub struct Context {
 
 // SAFETY: llama.cpp's contexts have no thread affinity; `&mut self` keeps them to one thread at a time.
 unsafe impl Send for Context {}
+
+/// Whether decodes compute the output matrix, for their last token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Logits {
+    Off,
+    /// They will.
+    Wanted,
+    /// The last one did.
+    Computed,
+}
 
 /// Hidden states after the final norm, one row per token.
 #[derive(Debug, Clone, Copy)]
@@ -207,7 +218,7 @@ impl Context {
         raw.n_batch = params.chunk;
         raw.n_ubatch = params.chunk;
         raw.n_seq_max = params.sequences;
-        // No logits are ever asked for; by default buffers are sized for a whole chunk of vocabulary-wide rows.
+        // Logits are asked for by one token of a decode at most; by default buffers are sized for a whole chunk of vocabulary-wide rows.
         raw.n_outputs_max = params.sequences;
         raw.n_threads = params.threads as i32;
         raw.n_threads_batch = params.threads as i32;
@@ -235,6 +246,7 @@ impl Context {
             width: model.hyperparameters().width as usize,
             vocabulary: model.hyperparameters().vocabulary as usize,
             abort,
+            logits: Logits::Off,
             lengths: vec![Some(Length::default()); params.sequences as usize],
             batch: Batch::default(),
             patience: Patience::default(),
@@ -250,6 +262,12 @@ impl Context {
     /// A handle that stops a running decode.
     pub fn abort_handle(&self) -> AbortHandle {
         self.abort.clone()
+    }
+
+    /// Whether decodes from now on compute the logits of their last token, for [`Sampler::sample`](crate::Sampler::sample).
+    /// Off at first: the output matrix is the largest of a model.
+    pub fn compute_logits(&mut self, wanted: bool) {
+        self.logits = if wanted { Logits::Wanted } else { Logits::Off };
     }
 
     /// How far a sequence goes; none if a failed decode left it unusable until cleared.
@@ -348,7 +366,9 @@ impl Context {
     fn run(&mut self) -> Result<()> {
         self.patience.start();
         let start = Instant::now();
-        let raw = self.batch.as_raw();
+        let wants_logits = self.logits != Logits::Off;
+        self.compute_logits(wants_logits);
+        let raw = self.batch.as_raw(wants_logits);
         let mut result = 0;
         let mut message = Message::default();
         // SAFETY: the context is live and not shared; the batch's arrays all hold `n_tokens` entries (four positions each
@@ -359,7 +379,12 @@ impl Context {
         message.check(status, "decoding failed")?;
         self.patience.end(start.elapsed());
         match result {
-            0 => Ok(()),
+            0 => {
+                if wants_logits {
+                    self.logits = Logits::Computed;
+                }
+                Ok(())
+            }
             1 => Err(Error::new(ErrorKind::OutOfMemory, "no free cells for the tokens")),
             2 => Err(Error::new(ErrorKind::Aborted, "decoding was stopped")),
             code => Err(Error::upstream(format_args!("decoding failed with code {code}"))),
@@ -437,6 +462,23 @@ impl Context {
         message.check(status, "the sequence cannot be removed")?;
         self.lengths[sequence.0 as usize] = Some(Length::default());
         Ok(())
+    }
+
+    /// The logits that the last decode computed, one for each token of the vocabulary.
+    ///
+    /// # Errors
+    /// If it computed none.
+    pub fn logits(&self) -> Result<&[f32]> {
+        if self.logits != Logits::Computed {
+            return Err(Error::argument("no logits were computed"));
+        }
+        let mut logits = std::ptr::null();
+        let mut message = Message::default();
+        // SAFETY: the context is live, and its last decode computed logits; `logits` is valid for writes.
+        let status = unsafe { clef_sys::clef_logits(self.pointer.as_ptr(), &raw mut logits, message.as_raw()) };
+        message.check(status, "no logits")?;
+        // SAFETY: there is one float for each token, and they stay untouched until the next call that takes `&mut self`.
+        Ok(unsafe { std::slice::from_raw_parts(logits, self.vocabulary) })
     }
 
     pub(crate) fn raw(&self) -> *mut llama_context {

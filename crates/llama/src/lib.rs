@@ -6,7 +6,7 @@
 //!
 //! The rooms: [`gguf`] reads and rewrites model files without any foreign code; [`Backbone`] checks what a file says
 //! before llama.cpp sees it and presents it as a plain `qwen35` model, [`Projector`] does so for vision towers; [`Model`],
-//! [`Vocabulary`], [`Context`] and [`Vision`] own the C objects; [`graph`] is a small layer for computations of our own on the model's device; [`kernels`] finds out which
+//! [`Vocabulary`], [`Context`], [`Sampler`] and [`Vision`] own the C objects; [`graph`] is a small layer for computations of our own on the model's device; [`kernels`] finds out which
 //! of the CPU's kernels read fastest.
 
 #![allow(unsafe_code, reason = "wrapping C is what this crate is for")]
@@ -26,6 +26,7 @@ mod pieces;
 mod placement;
 mod projector;
 mod quantize;
+mod sampler;
 mod saved;
 mod tokenizer;
 mod vision;
@@ -41,6 +42,7 @@ pub use model::{Model, ModelParams, Progress};
 pub use placement::{Numa, SplitMode, gpus};
 pub use projector::{FRAMES_PER_STEP, Projector, TowerShape};
 pub use quantize::{QuantType, quantize};
+pub use sampler::{Sampler, Sampling};
 pub use saved::{SavedPart, SavedSequence};
 pub use tokenizer::{Token, Vocabulary};
 pub use vision::{Vision, VisionParams};

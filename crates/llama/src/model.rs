@@ -34,6 +34,9 @@ pub struct ModelParams {
     pub main_gpu: u32,
     /// Whether the operating system is asked to keep weights in the host's memory, never on the disk.
     pub lock_memory: bool,
+    /// Whether the file's `output.weight` is loaded, which only generating text needs. Without it, or where a file has
+    /// none, the output is tied to `token_embd.weight`.
+    pub output: bool,
 }
 
 impl Default for ModelParams {
@@ -47,6 +50,7 @@ impl Default for ModelParams {
             tensor_split: Vec::new(),
             main_gpu: 0,
             lock_memory: false,
+            output: false,
         }
     }
 }
@@ -74,6 +78,7 @@ impl Model {
             return Err(Error::unsupported("weights cannot be repacked on a CPU with AMX"));
         }
         let backbone = Backbone::new(gguf)?;
+        let backbone = if params.output { backbone.with_output()? } else { backbone };
         let image = backbone.to_virtual();
         tracing::debug!(
             header_bytes = image.header().len(),

@@ -112,6 +112,22 @@ impl Vocabulary {
         usize::try_from(token.0).ok().and_then(|index| self.pieces.get(index))
     }
 
+    /// Whether a text ends with this token: the file's own end, or one of those that llama.cpp knows by name, such as
+    /// `<|im_end|>` and `<|endoftext|>`.
+    pub fn is_end(&self, token: Token) -> bool {
+        // SAFETY: the vocabulary lives as long as the model it belongs to; any number may be asked.
+        unsafe { clef_sys::llama_vocab_is_eog(self.model.vocabulary(), token.0) }
+    }
+
+    /// Whether a token steers the model and is no text to show, such as `<|im_start|>`.
+    pub fn is_control(&self, token: Token) -> bool {
+        if self.piece(token).is_none() {
+            return false;
+        }
+        // SAFETY: the vocabulary lives as long as the model it belongs to, and the token is one of its own.
+        unsafe { clef_sys::llama_vocab_is_control(self.model.vocabulary(), token.0) }
+    }
+
     /// Tokenizes text without added tokens.
     fn plain(&self, text: &str, out: &mut Vec<Token>) -> Result<()> {
         if text.is_empty() {

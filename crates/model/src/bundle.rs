@@ -54,14 +54,7 @@ impl Bundle {
         let layers = inspection.backbone.as_ref().map_or(0, |backbone| backbone.layers);
         let kernels = kernels::choose(&gguf, layers, &options);
         options.threads = Some(kernels.threads);
-        let mut params = ModelParams {
-            gpu_layers: options.gpu_layers,
-            repack: kernels.repacked,
-            check_tensors: options.check_tensors,
-            ..ModelParams::default()
-        };
-        options.placement.complete(&mut params)?;
-        let model = Model::load(&gguf, &params, progress)?;
+        let model = Model::load(&gguf, &model_params(&options, kernels)?, progress)?;
         let head = {
             let file = head_file(&gguf, &options)?;
             Head::load(&file, Arc::clone(&gguf), model.output_device(), kernels.threads)?
@@ -129,7 +122,19 @@ impl Bundle {
     }
 }
 
-fn open_vision(projector: &Projector<'_>, model: &Model, options: &ModelOptions) -> Result<Vision> {
+/// How the options have a backbone loaded.
+pub(crate) fn model_params(options: &ModelOptions, kernels: Kernels) -> Result<ModelParams> {
+    let mut params = ModelParams {
+        gpu_layers: options.gpu_layers,
+        repack: kernels.repacked,
+        check_tensors: options.check_tensors,
+        ..ModelParams::default()
+    };
+    options.placement.complete(&mut params)?;
+    Ok(params)
+}
+
+pub(crate) fn open_vision(projector: &Projector<'_>, model: &Model, options: &ModelOptions) -> Result<Vision> {
     let gpus = if options.projector_offload { options.placement.gpus()? } else { Vec::new() };
     let gpu = gpus.first().copied();
     let params = VisionParams {

@@ -43,7 +43,7 @@ impl RecordEncoder {
             return self.encoder.encode(record, &self.tokenizer, &self.options).map_err(refusal);
         };
         let gallery = self.gallery.as_ref().ok_or_else(|| no_projector(loc))?;
-        let opened = gallery.open(record)?;
+        let opened = gallery.open(&record.images, &record.videos)?;
         let mut prompt = self
             .encoder
             .encode_with_media(record, &opened.shapes(), &self.tokenizer, &self.options)
@@ -91,7 +91,7 @@ fn refusal(error: EncodeError) -> Refusal {
     Refusal { kind, message: error.message().to_owned(), loc: error.loc().to_vec() }
 }
 
-fn no_projector(loc: &[LocItem]) -> Refusal {
+pub(crate) fn no_projector(loc: &[LocItem]) -> Refusal {
     let place: Vec<String> = loc.iter().skip(1).map(ToString::to_string).collect();
     let message = format!(
         "{}: no projector is loaded, so this model sees no images and videos; start with --mmproj FILE",

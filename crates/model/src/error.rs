@@ -17,6 +17,10 @@ pub enum ErrorKind {
     InvalidOption,
     /// Memory ran out.
     OutOfMemory,
+    /// A chat template cannot be compiled, or fails.
+    Template,
+    /// A text to write from that does not fit the model, or images that cannot be read.
+    Request,
     /// Loading was stopped by the caller.
     Stopped,
     /// llama.cpp failed.

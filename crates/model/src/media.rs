@@ -14,7 +14,7 @@ use clef_media::{
     ASSUMED_FPS, Animation, Frame, ImageFit, Limits, Picture, Sampling, Size, VideoFit, decode_base64, decode_data_url,
     step_times,
 };
-use clef_record::{LocItem, MediaData, Pixels, Prompt, Record, ShownPixels, VideoContent};
+use clef_record::{Image, LocItem, MediaData, Pixels, Prompt, ShownPixels, Video, VideoContent};
 
 use crate::budget::Budget;
 use crate::error::{Error, ErrorKind, Result};
@@ -73,17 +73,21 @@ impl Gallery {
         })
     }
 
-    /// Reads the headers of everything that a record shows, images first.
-    pub(crate) fn open<'r>(&'r self, record: &'r Record) -> std::result::Result<Opened<'r>, Refusal> {
-        let mut items = Vec::with_capacity(record.images.len() + record.videos.len());
-        for image in &record.images {
+    /// Reads the headers of everything that is shown, images first.
+    pub(crate) fn open<'r>(
+        &'r self,
+        images: &'r [Image],
+        videos: &'r [Video],
+    ) -> std::result::Result<Opened<'r>, Refusal> {
+        let mut items = Vec::with_capacity(images.len() + videos.len());
+        for image in images {
             let at = |error| refused(&image.loc, error);
             let file = file(&image.data).map_err(at)?;
             let size = Picture::open(&file, &self.limits).map_err(at)?.size();
             let target = self.image_fit.target(size).map_err(at)?;
             items.push(Item { loc: &image.loc, target, times: None, source: Source::Image(file) });
         }
-        for video in &record.videos {
+        for video in videos {
             let at = |error| refused(&video.loc, error);
             let (item, size) = match &video.content {
                 VideoContent::Frames(frames) => self.open_frames(&video.loc, frames)?,

@@ -124,6 +124,10 @@ struct close_file {
     void operator()(FILE * file) const noexcept { std::fclose(file); }
 };
 
+struct free_sampler {
+    void operator()(llama_sampler * sampler) const noexcept { llama_sampler_free(sampler); }
+};
+
 } // namespace
 
 extern "C" {
@@ -171,6 +175,40 @@ int clef_hidden_states(struct llama_context * context, const float ** rows, stru
     return guarded(error, [&] {
         *rows = llama_get_embeddings_nextn(context);
         return *rows == nullptr ? CLEF_FAILED : CLEF_OK;
+    });
+}
+
+int clef_logits(struct llama_context * context, const float ** logits, struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        *logits = llama_get_logits_ith(context, -1);
+        return *logits == nullptr ? CLEF_FAILED : CLEF_OK;
+    });
+}
+
+int clef_sampler_new(const struct clef_sampling * sampling, struct llama_sampler ** sampler,
+                     struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        std::unique_ptr<llama_sampler, free_sampler> chain(
+            llama_sampler_chain_init(llama_sampler_chain_default_params()));
+        if (sampling->temperature <= 0) {
+            llama_sampler_chain_add(chain.get(), llama_sampler_init_greedy());
+        } else {
+            // In the order of llama.cpp's own programs.
+            llama_sampler_chain_add(chain.get(), llama_sampler_init_top_k(sampling->top_k));
+            llama_sampler_chain_add(chain.get(), llama_sampler_init_top_p(sampling->top_p, 1));
+            llama_sampler_chain_add(chain.get(), llama_sampler_init_temp(sampling->temperature));
+            llama_sampler_chain_add(chain.get(), llama_sampler_init_dist(sampling->is_seeded ? sampling->seed : LLAMA_DEFAULT_SEED));
+        }
+        *sampler = chain.release();
+        return CLEF_OK;
+    });
+}
+
+int clef_sample(struct llama_sampler * sampler, struct llama_context * context, llama_token * token,
+                struct clef_message error) noexcept {
+    return guarded(error, [&] {
+        *token = llama_sampler_sample(sampler, context, -1);
+        return CLEF_OK;
     });
 }
 

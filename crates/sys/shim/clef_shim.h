@@ -49,6 +49,23 @@ int clef_decode(struct llama_context * context, const struct llama_batch * batch
 // Hidden states (after the final norm) of all tokens of the last decode, row by row in batch order.
 int clef_hidden_states(struct llama_context * context, const float ** rows, struct clef_message error) CLEF_NOEXCEPT;
 
+// Logits of the last token of the last decode, one for each token of the vocabulary; that token must have asked for them.
+int clef_logits(struct llama_context * context, const float ** logits, struct clef_message error) CLEF_NOEXCEPT;
+
+struct clef_sampling {
+    float temperature; // 0 takes the most probable token
+    int32_t top_k;     // 0 for all
+    float top_p;       // 1 for all
+    bool is_seeded;    // if not, `seed` is chosen by chance
+    uint32_t seed;
+};
+
+int clef_sampler_new(const struct clef_sampling * sampling, struct llama_sampler ** sampler,
+                     struct clef_message error) CLEF_NOEXCEPT;
+// Takes a token by the logits that clef_logits returns.
+int clef_sample(struct llama_sampler * sampler, struct llama_context * context, llama_token * token,
+                struct clef_message error) CLEF_NOEXCEPT;
+
 int clef_sequence_copy(struct llama_context * context, llama_seq_id from, llama_seq_id to,
                        struct clef_message error) CLEF_NOEXCEPT;
 int clef_sequence_remove(struct llama_context * context, llama_seq_id sequence, struct clef_message error) CLEF_NOEXCEPT;

@@ -115,11 +115,11 @@ fn show(arguments: &Arguments, record: &mut Record) -> Result<(), Failure> {
 }
 
 /// How messages call a file: errors leave the first step out, as it is the body of a request.
-fn place(path: &Path) -> Vec<LocItem> {
+pub(crate) fn place(path: &Path) -> Vec<LocItem> {
     vec!["body".into(), LocItem::field(&path.display().to_string())]
 }
 
-fn read_file(path: &Path) -> Result<MediaData, Failure> {
+pub(crate) fn read_file(path: &Path) -> Result<MediaData, Failure> {
     let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut bytes = Vec::new();
     file.take(MAX_REQUEST_BYTES + 1)
@@ -132,7 +132,7 @@ fn read_file(path: &Path) -> Result<MediaData, Failure> {
     Ok(MediaData::File(bytes.into()))
 }
 
-fn read_request(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read_request(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     let named = match path {
         Some(path) if path.as_os_str() != "-" => {

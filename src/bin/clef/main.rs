@@ -8,6 +8,7 @@ mod decide;
 mod drift;
 mod eval;
 mod failure;
+mod generate;
 mod head;
 mod in_process;
 mod inspect;
@@ -46,6 +47,10 @@ enum Command {
     Drift(Box<drift::Arguments>),
     /// Measure how fast prompts are read
     Bench(Box<bench::Arguments>),
+    /// Have the backbone write text, to look at a model by itself; decisions need none
+    Generate(Box<generate::Arguments>),
+    /// Have the backbone describe a picture
+    Describe(Box<generate::DescribeArguments>),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +63,8 @@ fn main() -> ExitCode {
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Drift(arguments) => drift::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments),
+        Command::Describe(arguments) => generate::describe(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
