@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clef_api::{ChatMessage, ModelOptions, Repack, Writer};
 use clef_llama::Backbone;
 use clef_llama::gguf::{Gguf, HeaderWriter, Value as Metadata, VirtualGguf};
-use clef_testkit::{Tiny, built_in_model, fixture, tiny, tiny_projector};
+use clef_testkit::{Tiny, built_in_model, fixture, project_dir, tiny, tiny_projector};
 use serde_json::Value;
 
 use crate::command::{Run, clef};
@@ -244,6 +244,17 @@ fn wrong_command_lines_about_text_end_with_code_2() {
         let run = clef(arguments, "");
         assert_eq!(run.code, Some(2), "{arguments:?}: {run:?}");
     }
+}
+
+#[test]
+fn the_readmes_example_prints_what_the_readme_says() {
+    let readme = std::fs::read_to_string(project_dir().join("README.md")).unwrap();
+    let shown = readme.split("<!-- generate output -->").nth(1).unwrap();
+    let shown = shown.split("```").nth(1).unwrap().strip_prefix("json\n").unwrap();
+    let prompt = "I was charged twice for my order.";
+    assert!(readme.contains(&format!("clef generate --raw --temp 0 -n 8 --json \"{prompt}\"")));
+    let run = clef(&["generate", "-t", "1", "--raw", "--temp", "0", "-n", "8", "--json", prompt], "");
+    assert_eq!(run.succeeds(), shown);
 }
 
 #[test]

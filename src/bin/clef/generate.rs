@@ -14,7 +14,9 @@ use serde_json::json;
 use crate::decide::{place, read_file, read_request};
 use crate::failure::{Failure, print};
 
+// As with llama.cpp's programs, of a flag that is given twice the last one counts.
 #[derive(Debug, Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Arguments {
     /// What to say to the model; - for standard input
     #[arg(conflicts_with = "prompt_flag")]
@@ -36,6 +38,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Args)]
+#[command(args_override_self = true)]
 pub(crate) struct DescribeArguments {
     /// The picture file; may be given several times
     #[arg(long, value_name = "FILE", required = true)]
