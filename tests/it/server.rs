@@ -246,7 +246,8 @@ fn an_address_that_is_taken_is_one_line_of_error_and_code_1() {
 fn wrong_command_lines_end_with_llama_servers_words_and_code_1() {
     for (flags, words) in [
         (&["--prot", "80"][..], "error: invalid argument: --prot\ndid you mean --port?\n"),
-        (&["-hf", "a/b"], "error: -hf \"a/b\" is not available in this version\n"),
+        (&["--models-dir", "x"], "error: --models-dir \"x\" is not available in this version\n"),
+        (&["-hf", "a/b", "-m", "x"], "error: give one of --model, --hf-repo and --model-url\n"),
         (&["--port", "x"], "error: --port \"x\": expected a whole number from 0 to 65535\n"),
         (&["--ssl-key-file", "x"], "error: --ssl-key-file needs --ssl-cert-file\n"),
     ] {

@@ -149,7 +149,7 @@ fn pictures_are_counted_and_their_urls_never_read_as_text() {
         let files = vec![file.as_slice(); count];
         assert_eq!(tokens(&ask(&server, &files)), text + 66 * count as u64 + 1);
     }
-    assert_refused(&ask(&server, &vec![file.as_slice(); 9]), &["9 pictures", "the limit is 8"]);
+    assert_refused(&ask(&server, &[file.as_slice(); 9]), &["9 pictures", "the limit is 8"]);
     for (wrong, words) in [
         ("https://example.com/cat.png", "is a \"https:\" URL and nothing is fetched"),
         (&STANDARD.encode(&file), "base64 without \"data:image/png;base64,\""),

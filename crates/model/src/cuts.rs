@@ -71,7 +71,7 @@ impl Cuts {
         let behind_prefix = ends.iter().copied().skip(usize::from(after_prefix));
         let of_state: Vec<usize> = behind_prefix.filter(|&end| end <= state && !is_within(end)).collect();
         let media_end = prompt.media_ends.last();
-        let after_media = media_end.and_then(|&media| of_state.iter().copied().filter(|&end| end <= media).next_back());
+        let after_media = media_end.and_then(|&media| of_state.iter().copied().rfind(|&end| end <= media));
         Self { ends, of_state, after_prefix, after_media }
     }
 

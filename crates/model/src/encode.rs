@@ -40,14 +40,14 @@ impl RecordEncoder {
     pub fn prompt(&self, record: &Record) -> std::result::Result<Prompt, Refusal> {
         let shown = record.images.first().map(|image| &image.loc);
         let Some(loc) = shown.or_else(|| record.videos.first().map(|video| &video.loc)) else {
-            return self.encoder.encode(record, &self.tokenizer, &self.options).map_err(refusal);
+            return self.encoder.encode(record, &self.tokenizer, &self.options).map_err(|error| refusal(&error));
         };
         let gallery = self.gallery.as_ref().ok_or_else(|| no_projector(loc))?;
         let opened = gallery.open(&record.images, &record.videos)?;
         let mut prompt = self
             .encoder
             .encode_with_media(record, &opened.shapes(), &self.tokenizer, &self.options)
-            .map_err(refusal)?;
+            .map_err(|error| refusal(&error))?;
         opened.hang(&mut prompt)?;
         Ok(prompt)
     }
@@ -79,7 +79,7 @@ impl Encode for RecordEncoder {
     }
 }
 
-fn refusal(error: EncodeError) -> Refusal {
+fn refusal(error: &EncodeError) -> Refusal {
     let kind = match error.kind() {
         EncodeErrorKind::TooLong { tokens, limit, .. } | EncodeErrorKind::SchemaTooLong { tokens, limit, .. } => {
             RefusalKind::TooLong { tokens, limit }

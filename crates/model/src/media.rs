@@ -81,14 +81,14 @@ impl Gallery {
     ) -> std::result::Result<Opened<'r>, Refusal> {
         let mut items = Vec::with_capacity(images.len() + videos.len());
         for image in images {
-            let at = |error| refused(&image.loc, error);
+            let at = |error: clef_media::Error| refused(&image.loc, &error);
             let file = file(&image.data).map_err(at)?;
             let size = Picture::open(&file, &self.limits).map_err(at)?.size();
             let target = self.image_fit.target(size).map_err(at)?;
             items.push(Item { loc: &image.loc, target, times: None, source: Source::Image(file) });
         }
         for video in videos {
-            let at = |error| refused(&video.loc, error);
+            let at = |error: clef_media::Error| refused(&video.loc, &error);
             let (item, size) = match &video.content {
                 VideoContent::Frames(frames) => self.open_frames(&video.loc, frames)?,
                 VideoContent::Animation(data) => {
@@ -129,7 +129,7 @@ impl Gallery {
         for (index, data) in frames.iter().enumerate() {
             let mut place = loc.to_vec();
             place.extend(["frames".into(), index.into()]);
-            let at = |error| refused(&place, error);
+            let at = |error: clef_media::Error| refused(&place, &error);
             let file = file(data).map_err(at)?;
             let size = Picture::open(&file, &self.limits).map_err(at)?.size();
             match first {
@@ -262,7 +262,7 @@ impl Item<'_> {
         // A decoder of somebody else's that panics on a file costs that file.
         let decoded = catch_unwind(AssertUnwindSafe(|| self.decoded()));
         match decoded {
-            Ok(frames) => frames.map_err(|error| refused(self.loc, error)),
+            Ok(frames) => frames.map_err(|error| refused(self.loc, &error)),
             Err(_) => {
                 Err(refusal(self.loc, RefusalKind::Invalid, "picture is damaged: its decoder gave up".to_owned()))
             }
@@ -296,7 +296,7 @@ fn file(data: &MediaData) -> clef_media::Result<Cow<'_, [u8]>> {
     }
 }
 
-fn refused(loc: &[LocItem], error: clef_media::Error) -> Refusal {
+fn refused(loc: &[LocItem], error: &clef_media::Error) -> Refusal {
     let kind = match error.kind() {
         clef_media::ErrorKind::InvalidArgument => RefusalKind::Internal,
         _ => RefusalKind::Invalid,

@@ -26,7 +26,7 @@ fn every_file_of_the_corpus_is_an_error_or_a_picture_in_bounded_time() {
         refused += usize::from(!outcome.is_picture && outcome.frames == 0);
     }
     eprintln!("{} files: {pictures} pictures, {animations} animations, {refused} refused; {slowest:?}", paths.len());
-    assert!(pictures > 50 && animations > 5 && refused > 50, "{pictures}, {animations}, {refused}");
+    assert!(pictures > 50 && animations > 0 && refused > 50, "{pictures}, {animations}, {refused}");
     // Milliseconds, even without optimization; a busy machine is not what is measured.
     assert!(slowest.0 < Duration::from_secs(10), "{slowest:?}");
 }
