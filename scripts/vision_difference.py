@@ -93,8 +93,8 @@ class Tower:
 
     def frame(self, patches, height, width):
         """The first of the two frames that such rows were made of."""
-        rows = patches.reshape(height // MERGE, width // MERGE, MERGE, MERGE, 3, 2, self.patch, self.patch)[..., 0, :, :]
-        picture = rows.transpose(0, 2, 5, 1, 3, 6, 4).reshape(height * self.patch, width * self.patch, 3)
+        rows = patches.reshape(height // MERGE, width // MERGE, MERGE, MERGE, 3, 2, self.patch, self.patch)
+        picture = rows[..., 0, :, :].transpose(0, 2, 5, 1, 3, 6, 4).reshape(height * self.patch, width * self.patch, 3)
         levels = (picture * self.deviation + self.mean) * 255
         assert np.abs(levels - np.rint(levels)).max() < 1e-3, "these are no 8-bit levels"
         return np.rint(levels).astype(np.uint8)
@@ -291,7 +291,8 @@ def main():
         for setting, choices in (("off", WITHOUT_FLASH), ("on", tuple(CHOICES))):
             model = embed(tower, choices)
             cell(f"all, flash attention {setting}, with 64-bit floats", name, model, exact)
-            cell(f"all, flash attention {setting}, weights moved by 1e-7", name, model, embed(tower.moved(1e-7), choices))
+            moved = embed(tower.moved(1e-7), choices)
+            cell(f"all, flash attention {setting}, weights moved by 1e-7", name, model, moved)
             if arguments.embed:
                 theirs = np.concatenate([of_mtmd(arguments, step, setting) for step in steps])
                 cell(f"mtmd, flash attention {setting}, with the reference", name, theirs, reference)

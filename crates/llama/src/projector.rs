@@ -178,7 +178,8 @@ impl Reader<'_> {
             merge: self.number("spatial_merge_size", 2..=2)?,
             embedding: self.number("projection_dim", 32..=MAX_WIDTH)?,
         };
-        self.number("image_size", 1..=1 << 14)?;
+        // The library refuses larger ones, in words of its own.
+        self.number("image_size", 1..=1 << 13)?;
         // Rotary positions take a quarter of a head for each of four axes.
         if !shape.width.is_multiple_of(shape.heads * 4) {
             return Err(Error::invalid(format_args!("{} heads of a width of {}", shape.heads, shape.width)));

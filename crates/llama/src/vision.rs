@@ -101,7 +101,7 @@ impl Vision {
             return Err(Error::argument(format_args!("a picture of {width}x{height}, sides are multiples of {side}")));
         }
         // The library computes with 32-bit sizes.
-        let bytes = u64::from(width) * u64::from(height) * 3;
+        let bytes = (u64::from(width) * u64::from(height)).saturating_mul(3);
         if bytes > 1 << 30 {
             return Err(Error::argument(format_args!("a picture of {width}x{height} is too large for the tower")));
         }
