@@ -14,6 +14,7 @@ mod head;
 mod images;
 mod inspect;
 mod layering;
+mod library;
 mod measuring;
 mod reuse;
 mod server;

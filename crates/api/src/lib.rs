@@ -3,23 +3,50 @@
 //! A thin facade: it opens a model, starts the engine that owns it, and hands requests in. The binaries of this project
 //! stand on it, so whatever they can do, a program can do too.
 //!
-//! ```no_run
-//! use clef_api::Clef;
+//! ```
+//! use clef_api::{Clef, Request};
 //!
-//! let clef = Clef::open("clef-flash.Q4_K_M.gguf")?;
-//! let reply = clef.decide_json(
-//!     br#"{"state": "I was charged twice.", "questions": {"refund": {"type": "noul"}}}"#,
-//! )?;
-//! println!("{reply}");
+//! # const NANO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/clef-nano-Q8_0.gguf");
+//! let clef = Clef::open(NANO)?;
+//! let request = Request::text("I was charged twice for my order last week and nobody has replied.")
+//!     .noul("angry", "Is the customer angry?")
+//!     .choice("team", "Which team should handle this?", ["billing", "shipping", "technical"]);
+//! let decision = clef.decide(&request)?.decision;
+//!
+//! let team = decision.answer("team").expect("it was asked");
+//! assert_eq!(team.picked().map(|option| option.key.as_str()), Some("billing"));
+//! let angry = decision.answer("angry").and_then(|answer| answer.noul()).expect("it was asked");
+//! assert!(angry > 0.0 && angry < 1.0);
 //! # Ok::<(), clef_api::Error>(())
 //! ```
+//!
+//! `NANO` is the path of the toy that comes with the project; a real model's, such as `clef-flash.Q4_K_M.gguf`, stands
+//! there in a program. Requests in JSON, as clients of the server send them, go to [`Clef::decide_json`].
+//!
+//! # Many at a time
+//!
+//! A batch may mix texts and pictures ([`Clef::decide_all`], [`Clef::decide_each`]), and async programs wait for a
+//! [`Ticket`], which is a future of any runtime ([`Clef::submit`]). States that come again are not read again, whichever
+//! of these hands them in.
+//!
+//! # Pictures
+//!
+//! [`ModelOptions::projector`] names the projector, and [`Request::image`], [`Request::video`] and [`Request::animation`]
+//! show files.
 
+mod batch;
 mod error;
+mod request;
 
+use std::convert::Infallible;
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::time::Duration;
 
 use clef_engine::Engine;
 use clef_model::Bundle;
+
+pub use batch::Decisions;
 
 pub use clef_engine::{
     EngineConfig, EngineError, EngineErrorKind, Health, Outcome, RefusalKind, Statistics, Ticket, Timings,
@@ -35,9 +62,13 @@ pub use clef_record::{
     RecordErrorKind, TokenId, Truncate, Video, VideoContent,
 };
 pub use error::Error;
+pub use request::Request;
 
 /// How many of many records are in flight at a time.
-const IN_FLIGHT: usize = 8;
+const IN_FLIGHT: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+
+/// Until the model is asked again whether it has room.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// How a model is opened and served.
 #[derive(Debug, Clone, Default)]
@@ -85,15 +116,34 @@ impl Clef {
         Ok(Self { engine, name, text, inspection: std::sync::Arc::new(inspection) })
     }
 
-    /// Answers a record. Blocks until the answer is there.
+    /// Answers a request, or a record. Blocks until the answer is there, and while others leave no room for it.
     ///
     /// # Errors
-    /// If the record does not fit the model, too many requests are waiting, or the model failed.
-    pub fn decide(&self, record: Record) -> Result<Outcome, Error> {
-        Ok(self.engine.submit(record)?.wait()?)
+    /// If the request breaks a rule or does not fit the model, or the model failed.
+    pub fn decide<R>(&self, request: R) -> Result<Outcome, Error>
+    where
+        R: TryInto<Record>,
+        Error: From<R::Error>,
+    {
+        let record = request.try_into()?;
+        loop {
+            match self.submit(record.clone()).and_then(Ticket::wait) {
+                Err(error) if error.kind() == EngineErrorKind::QueueFull => std::thread::sleep(PAUSE),
+                outcome => return Ok(outcome?),
+            }
+        }
     }
 
     /// Answers a request body and returns the reply's body, as the server would.
+    ///
+    /// ```
+    /// # use clef_api::Clef;
+    /// # const NANO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/clef-nano-Q8_0.gguf");
+    /// let clef = Clef::open(NANO)?;
+    /// let reply = clef.decide_json(br#"{"state": "Thank you!", "questions": {"refund": {"type": "noul"}}}"#)?;
+    /// assert!(reply.contains(r#""refund":{"type":"noul","noul":0."#));
+    /// # Ok::<(), clef_api::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Clef::decide`]; also if the body is not a valid request.
@@ -105,39 +155,51 @@ impl Clef {
     /// Answers many records, in their order. Some are in flight at a time, so that those that share a state, or are the
     /// same, share the work; one that fails stops no other.
     ///
-    /// ```no_run
-    /// use clef_api::{Clef, Record};
+    /// ```
+    /// use clef_api::{Clef, Request};
     ///
-    /// let clef = Clef::open("clef-flash.Q4_K_M.gguf")?;
-    /// let questions = r#"{"refund": {"type": "noul"}}"#;
-    /// let records = ["charged twice", "thank you"]
-    ///     .map(|state| Record::parse(format!(r#"{{"state": "{state}", "questions": {questions}}}"#).as_bytes()));
-    /// let records: Vec<Record> = records.into_iter().collect::<Result<_, _>>()?;
+    /// # const NANO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/clef-nano-Q8_0.gguf");
+    /// let clef = Clef::open(NANO)?;
+    /// let ask = |state| Request::text(state).noul("refund", "Does the customer ask for money back?");
+    /// let records = [ask("I was charged twice.").to_record()?, ask("Thank you!").max_state_tokens(500).to_record()?];
     /// for outcome in clef.decide_all(records) {
     ///     println!("{}", outcome?.decision.to_json(clef.name()));
     /// }
     /// # Ok::<(), clef_api::Error>(())
     /// ```
     pub fn decide_all(&self, records: impl IntoIterator<Item = Record>) -> Vec<Result<Outcome, Error>> {
-        let mut waiting = std::collections::VecDeque::new();
-        let mut outcomes = Vec::new();
-        let finish = |ticket: Result<Ticket, EngineError>| ticket.and_then(Ticket::wait).map_err(Error::from);
-        for record in records {
-            if waiting.len() == IN_FLIGHT
-                && let Some(oldest) = waiting.pop_front()
-            {
-                outcomes.push(finish(oldest));
-            }
-            waiting.push_back(self.submit(record));
-        }
-        outcomes.extend(waiting.into_iter().map(finish));
-        outcomes
+        self.decide_each(records.into_iter().map(Ok), IN_FLIGHT).collect()
     }
 
-    /// Hands a record in without waiting. The ticket is a future, and can be waited for.
+    /// Answers records as they come, in their order, for more than memory should hold. So many are taken ahead of the
+    /// answer that is waited for. Where a record could not be made, the fault stands in its answer's place.
+    pub fn decide_each<I, E>(&self, records: I, in_flight: NonZeroUsize) -> Decisions<'_, I::IntoIter, E>
+    where
+        I: IntoIterator<Item = Result<Record, E>>,
+        E: From<Error>,
+    {
+        Decisions::new(self, records.into_iter(), in_flight)
+    }
+
+    /// Hands a record in without waiting. The ticket is a future, and can be waited for; dropping it cancels the work.
+    ///
+    /// ```
+    /// use clef_api::{Clef, Error, Request};
+    ///
+    /// async fn is_refund(clef: &Clef, state: &str) -> Result<bool, Error> {
+    ///     let request = Request::text(state).noul("refund", "Does the customer ask for money back?");
+    ///     let outcome = clef.submit(request.to_record()?)?.await?;
+    ///     Ok(outcome.decision.answers[0].noul() > Some(0.5))
+    /// }
+    /// # const NANO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/clef-nano-Q8_0.gguf");
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(is_refund(&Clef::open(NANO)?, "I was charged twice."))?;
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
-    /// If too many requests are waiting or the engine has ended.
+    /// If too many requests are waiting or the engine has ended. What is wrong with the record, or finds no room later,
+    /// is said by the ticket.
     pub fn submit(&self, record: Record) -> Result<Ticket, EngineError> {
         self.engine.submit(record)
     }
@@ -160,6 +222,12 @@ impl Clef {
     /// The engine behind it.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+}
+
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 

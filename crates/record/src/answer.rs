@@ -96,6 +96,11 @@ impl Answer {
         }
     }
 
+    /// The option picked, for `choice`.
+    pub fn picked(&self) -> Option<&AnswerOption> {
+        self.choice().and_then(|index| self.options.get(index))
+    }
+
     /// The expected level, for `score`.
     pub fn score(&self) -> Option<f64> {
         match self.value {
@@ -133,6 +138,11 @@ impl Decision {
             .map(|((question, prompted), logits)| answer(question, prompted, logits))
             .collect::<Result<_, _>>()?;
         Ok(Self { answers, input_tokens: prompt.tokens.len() })
+    }
+
+    /// The answer to the question of this id.
+    pub fn answer(&self, id: &str) -> Option<&Answer> {
+        self.answers.iter().find(|answer| answer.id == id)
     }
 
     /// The response body, compact. `model` is the name to report.

@@ -1,30 +1,32 @@
 //! `clef decide` on a file of requests: a response for each line, in the order of the lines.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::Context as _;
-use clef_api::{Clef, Record, Ticket};
+use clef_api::{Clef, Record};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use crate::decide::MAX_REQUEST_BYTES;
 use crate::failure::Failure;
 
-/// A line that was asked, or what is wrong with it.
-type Asked = (u64, Result<Ticket, Fault>);
-
 /// Why a line has no answer.
-struct Fault {
-    message: String,
-    is_theirs: bool,
+enum Fault {
+    /// The request is at fault.
+    Theirs(String),
+    /// The model failed.
+    Ours(String),
+    /// There are no further lines.
+    Unreadable(std::io::Error),
 }
 
 impl From<clef_api::Error> for Fault {
     fn from(error: clef_api::Error) -> Self {
-        Self { is_theirs: error.is_request_fault(), message: error.to_string() }
+        if error.is_request_fault() { Self::Theirs(error.to_string()) } else { Self::Ours(error.to_string()) }
     }
 }
 
@@ -46,30 +48,45 @@ pub(crate) fn run(clef: &Clef, requests: &Path, jobs: NonZeroUsize) -> Result<()
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template("{spinner} {pos} answered {per_sec}").expect("the template is right"));
-    let mut asked: VecDeque<Asked> = VecDeque::new();
-    let mut counts = Counts::default();
-    let mut number = 0;
-    loop {
-        let line = next_line(&mut lines).with_context(|| format!("cannot read {}", requests.display()))?;
-        let is_over = line.is_none();
-        if let Some(line) = line {
+    // Of the lines that were asked and not answered yet.
+    let numbers = RefCell::new(VecDeque::new());
+    let mut number = 0_u64;
+    let records = std::iter::from_fn(|| {
+        loop {
+            let line = match next_line(&mut lines) {
+                Ok(line) => line?,
+                Err(error) => return Some(Err(Fault::Unreadable(error))),
+            };
             number += 1;
             if !line.trim_ascii().is_empty() {
-                asked.push_back((number, ask(clef, &line)));
+                numbers.borrow_mut().push_back(number);
+                return Some(parse(&line));
             }
         }
-        while asked.len() >= jobs.get() || is_over && !asked.is_empty() {
-            let Some(oldest) = asked.pop_front() else { break };
-            let written = writeln!(out, "{}", answer(clef, oldest, &mut counts)).and_then(|()| out.flush());
-            bar.inc(1);
-            if written.is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe) {
-                // Nobody reads on.
-                return Ok(());
+    });
+    let mut counts = Counts::default();
+    for outcome in clef.decide_each(records, jobs) {
+        let (answered, count) = match outcome {
+            Ok(outcome) => (Ok(outcome), &mut counts.answered),
+            Err(Fault::Theirs(message)) => (Err(message), &mut counts.theirs),
+            Err(Fault::Ours(message)) => (Err(message), &mut counts.ours),
+            Err(Fault::Unreadable(error)) => {
+                let context = format!("cannot read {}", requests.display());
+                return Err(anyhow::Error::new(error).context(context).into());
             }
+        };
+        *count += 1;
+        let line = numbers.borrow_mut().pop_front();
+        let reply = match answered {
+            Ok(outcome) => outcome.decision.to_json(clef.name()),
+            Err(message) => json!({"error": {"message": message, "line": line}}).to_string(),
+        };
+        match writeln!(out, "{reply}").and_then(|()| out.flush()) {
+            // Nobody reads on.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written.context("the output cannot be written")?,
         }
-        if is_over {
-            break;
-        }
+        bar.inc(1);
     }
     bar.finish_and_clear();
     let unanswered = counts.theirs + counts.ours;
@@ -81,7 +98,7 @@ pub(crate) fn run(clef: &Clef, requests: &Path, jobs: NonZeroUsize) -> Result<()
 }
 
 /// The next line without its end; none behind the last. Of a line that is too long only as much is kept as shows that.
-fn next_line(lines: &mut impl std::io::BufRead) -> std::io::Result<Option<Vec<u8>>> {
+fn next_line(lines: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let read = lines.by_ref().take(MAX_REQUEST_BYTES + 1).read_until(b'\n', &mut line)?;
     if read == 0 {
@@ -95,30 +112,9 @@ fn next_line(lines: &mut impl std::io::BufRead) -> std::io::Result<Option<Vec<u8
     Ok(Some(line))
 }
 
-fn ask(clef: &Clef, line: &[u8]) -> Result<Ticket, Fault> {
+fn parse(line: &[u8]) -> Result<Record, Fault> {
     if line.len() as u64 > MAX_REQUEST_BYTES {
-        let message = format!("the line is longer than {} MiB", MAX_REQUEST_BYTES >> 20);
-        return Err(Fault { message, is_theirs: true });
+        return Err(Fault::Theirs(format!("the line is longer than {} MiB", MAX_REQUEST_BYTES >> 20)));
     }
-    let record = Record::parse(line).map_err(clef_api::Error::from)?;
-    Ok(clef.submit(record).map_err(clef_api::Error::from)?)
-}
-
-/// The line that is printed.
-fn answer(clef: &Clef, (line, asked): Asked, counts: &mut Counts) -> String {
-    let outcome = asked.and_then(|ticket| ticket.wait().map_err(|error| clef_api::Error::from(error).into()));
-    match outcome {
-        Ok(outcome) => {
-            counts.answered += 1;
-            outcome.decision.to_json(clef.name())
-        }
-        Err(fault) => {
-            if fault.is_theirs {
-                counts.theirs += 1;
-            } else {
-                counts.ours += 1;
-            }
-            json!({"error": {"message": fault.message, "line": line}}).to_string()
-        }
-    }
+    Ok(Record::parse(line).map_err(clef_api::Error::from)?)
 }
