@@ -12,6 +12,8 @@ pub struct Flag {
     pub off: &'static [&'static str],
     /// The environment variable that stands for it when the command line does not mention it.
     pub env: Option<&'static str>,
+    /// Whether that variable is read by whoever needs the value, and not here.
+    pub env_is_read_elsewhere: bool,
     /// What follows it.
     pub takes: Takes,
     /// Where help lists it.
@@ -103,7 +105,18 @@ impl Group {
 
 impl Flag {
     const fn new(names: &'static [&'static str], takes: Takes, help: &'static str, effect: Effect) -> Self {
-        Self { names, off: &[], env: None, takes, group: Group::Common, help, hidden: false, adds_up: false, effect }
+        Self {
+            names,
+            off: &[],
+            env: None,
+            env_is_read_elsewhere: false,
+            takes,
+            group: Group::Common,
+            help,
+            hidden: false,
+            adds_up: false,
+            effect,
+        }
     }
 
     /// A flag with a value, which `set` stores.
@@ -149,6 +162,11 @@ impl Flag {
     pub(super) const fn env(mut self, name: &'static str) -> Self {
         self.env = Some(name);
         self
+    }
+
+    pub(super) const fn env_read_elsewhere(mut self, name: &'static str) -> Self {
+        self.env_is_read_elsewhere = true;
+        self.env(name)
     }
 
     pub(super) const fn off(mut self, names: &'static [&'static str]) -> Self {

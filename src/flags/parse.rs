@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::flag::{Effect, Flag, Problem, Takes};
 use super::settings::Settings;
-use super::{find, flags};
+use super::table::{find, flags, names_model};
 
 /// A command line that cannot be followed, as lines to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,27 +32,27 @@ pub fn parse(
 ) -> Result<Settings, UsageError> {
     let given = split(arguments)?;
     let mut settings = Settings::default();
-    for flag in flags().filter(|flag| !given.iter().any(|given| given.flag.name() == flag.name())) {
-        if let Some((name, value)) = from_environment(flag, &variable)? {
-            apply(&mut settings, flag, &value, &name)?;
-        }
-    }
+    let is_given = |flag: &Flag| given.iter().any(|given| given.flag.name() == flag.name());
+    apply_environment(&mut settings, flags(), is_given, variable)?;
     for given in &given {
         apply(&mut settings, given.flag, &given.value, &given.written)?;
     }
     Ok(settings)
 }
 
-/// Sets what the environment says about some flags.
+/// Sets what the environment says about flags that the command line does not give. One that names a model there is
+/// the only one that names any.
 ///
 /// # Errors
 /// If a value makes no sense.
 pub(crate) fn apply_environment<'f>(
     settings: &mut Settings,
-    flags: impl Iterator<Item = &'f Flag>,
+    flags: impl Iterator<Item = &'f Flag> + Clone,
+    is_given: impl Fn(&Flag) -> bool,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<(), UsageError> {
-    for flag in flags {
+    let is_model_given = flags.clone().any(|flag| names_model(flag) && is_given(flag));
+    for flag in flags.filter(|flag| !(is_given(flag) || is_model_given && names_model(flag))) {
         if let Some((name, value)) = from_environment(flag, &variable)? {
             apply(settings, flag, &value, &name)?;
         }
@@ -118,7 +118,7 @@ fn from_environment(
     {
         return Ok(Some((name, "off".to_owned())));
     }
-    let Some(name) = flag.env else { return Ok(None) };
+    let Some(name) = flag.env.filter(|_| !flag.env_is_read_elsewhere) else { return Ok(None) };
     let Some(value) = variable(name) else { return Ok(None) };
     Ok(Some((name.to_owned(), text(&value, name)?)))
 }

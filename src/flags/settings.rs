@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clef_http::{Cors, Listen, ServerConfig};
 
-use crate::ModelFlags;
+use super::ModelFlags;
 
 /// Everything that flags and environment say.
 #[derive(Debug, Clone)]
@@ -159,7 +159,7 @@ impl Settings {
             Listen::Tcp { host, port, .. } => Listen::Tcp { host, port, reuse_port: self.reuse_port },
             unix @ Listen::Unix(_) => unix,
         };
-        config.tls = super::server::tls(self)?;
+        config.tls = super::table::tls(self)?;
         if !self.cors_origins.is_empty() {
             config.cors = Some(Cors { origins: self.cors_origins.clone(), ..self.cors.clone() });
         }

@@ -65,13 +65,13 @@ fn what_a_request_gets_wrong_is_named() {
 fn limits_of_one_request_hold_for_it_alone() {
     let clef = open(&options());
     let long = "late ".repeat(400);
-    let whole = clef.decide(&ask(&long)).unwrap();
-    let cut = clef.decide(&ask(&long).max_state_tokens(100)).unwrap();
+    let whole = clef.decide(ask(&long)).unwrap();
+    let cut = clef.decide(ask(&long).max_state_tokens(100)).unwrap();
     assert_eq!(cut.truncated_tokens, whole.decision.input_tokens - cut.decision.input_tokens);
     assert!(cut.truncated_tokens > 0);
-    let error = clef.decide(&ask(&long).max_length(200)).unwrap_err();
+    let error = clef.decide(ask(&long).max_length(200)).unwrap_err();
     assert!(error.is_request_fault() && error.to_string().contains("the limit is 200"), "{error}");
-    let fitted = clef.decide(&ask(&long).max_length(200).truncate()).unwrap();
+    let fitted = clef.decide(ask(&long).max_length(200).truncate()).unwrap();
     assert_eq!(fitted.decision.input_tokens, 200);
 }
 
@@ -118,8 +118,8 @@ fn pictures_and_texts_are_asked_together() {
     for (outcome, request) in clef.decide_all(records).into_iter().zip(&requests) {
         assert_eq!(outcome.unwrap().decision, clef.decide(request).unwrap().decision);
     }
-    let error = clef.decide(&ask("no picture").image(*b"text")).unwrap_err();
+    let error = clef.decide(ask("no picture").image(*b"text")).unwrap_err();
     assert!(error.is_request_fault() && error.to_string().starts_with("images.0"), "{error}");
-    let error = clef.decide(&ask("no frame").video(Vec::<Vec<u8>>::new(), None)).unwrap_err();
+    let error = clef.decide(ask("no frame").video(Vec::<Vec<u8>>::new(), None)).unwrap_err();
     assert!(error.is_request_fault() && error.to_string().contains("no frames"), "{error}");
 }

@@ -41,6 +41,7 @@ mod request;
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clef_engine::Engine;
@@ -87,7 +88,9 @@ pub struct Clef {
     engine: Engine,
     name: String,
     text: Text,
-    inspection: std::sync::Arc<Inspection>,
+    inspection: Arc<Inspection>,
+    device_name: Arc<str>,
+    kernels: Kernels,
 }
 
 impl Clef {
@@ -109,11 +112,13 @@ impl Clef {
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Self, Error> {
         let path = path.as_ref();
-        let (encoder, evaluator, inspection) = Bundle::open(path, &options.model, progress)?.into_parts();
+        let bundle = Bundle::open(path, &options.model, progress)?;
+        let (device_name, kernels) = (bundle.device_name().into(), bundle.kernels());
+        let (encoder, evaluator, inspection) = bundle.into_parts();
         let text = encoder.text();
         let engine = Engine::start(encoder, evaluator, &options.engine)?;
         let name = options.alias.clone().unwrap_or_else(|| path.display().to_string());
-        Ok(Self { engine, name, text, inspection: std::sync::Arc::new(inspection) })
+        Ok(Self { engine, name, text, inspection: Arc::new(inspection), device_name, kernels })
     }
 
     /// Answers a request, or a record. Blocks until the answer is there, and while others leave no room for it.
@@ -217,6 +222,16 @@ impl Clef {
     /// What the model's file says about itself.
     pub fn inspection(&self) -> &Inspection {
         &self.inspection
+    }
+
+    /// The device that holds the model's last layers and the head, such as `CPU` or `CUDA0`.
+    pub fn device_name(&self) -> &str {
+        &self.device_name
+    }
+
+    /// CPU threads that it is computed with.
+    pub fn threads(&self) -> u32 {
+        self.kernels.threads
     }
 
     /// The engine behind it.

@@ -20,17 +20,19 @@ pub struct BenchRow {
     pub tokens: u64,
     /// The answer to a prompt never seen, in milliseconds.
     pub cold_ms: f64,
-    /// The same prompt asked again, in milliseconds, if it was measured.
-    pub cached_ms: Option<f64>,
+    /// The same state with another question, in milliseconds.
+    pub cached_ms: f64,
+    /// Tokens of that prompt that were not read again.
+    pub reused_tokens: u64,
     /// Tokens of the cold prompt over its time; absent if that is not above 0.
     pub tokens_per_second: Option<f64>,
 }
 
 impl BenchRow {
     /// A row of what was measured.
-    pub fn new(tokens: u64, cold_ms: f64, cached_ms: Option<f64>) -> Self {
+    pub fn new(tokens: u64, cold_ms: f64, cached_ms: f64, reused_tokens: u64) -> Self {
         let tokens_per_second = (cold_ms > 0.0).then(|| tokens as f64 / cold_ms * 1e3);
-        Self { tokens, cold_ms, cached_ms, tokens_per_second }
+        Self { tokens, cold_ms, cached_ms, reused_tokens, tokens_per_second }
     }
 }
 
@@ -51,13 +53,14 @@ impl BenchReport {
     }
 
     fn table(&self) -> Table {
-        let mut table = Table::new(&["tokens", "cold ms", "cached ms", "tokens/s"]);
+        let mut table = Table::new(&["tokens", "cold ms", "tokens/s", "asked again ms", "of it reused"]);
         for row in &self.rows {
             table.row(vec![
                 Cell::count(row.tokens),
                 Cell::number(Some(row.cold_ms), 1),
-                Cell::number(row.cached_ms, 1),
                 Cell::number(row.tokens_per_second, 1),
+                Cell::number(Some(row.cached_ms), 1),
+                Cell::count(row.reused_tokens),
             ]);
         }
         table

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clef_http::{Ended, LocalAddress, Server, ServerConfig, ServerHandle};
 use clef_server::flags::Settings;
-use clef_server::{BuiltIn, model_or_built_in, one_line};
+use clef_server::{ModelFile, one_line};
 
 use crate::{load, log};
 
@@ -34,14 +34,14 @@ pub(crate) fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
     // What has to be fetched is fetched while the port answers.
     let model = match settings.model.fetch.repository.is_some() || settings.model.fetch.url.is_some() {
         true => None,
-        false => Some(model_or_built_in(settings.model.model.as_deref())?),
+        false => Some(ModelFile::find(settings.model.model.as_deref())?),
     };
     let written = log::start(&settings.log)?;
     greet(settings);
-    if let Some(notice) = model.as_ref().and_then(BuiltIn::notice) {
+    if let Some(notice) = model.as_ref().and_then(ModelFile::notice) {
         tracing::warn!("{}", notice.trim_start_matches("note: "));
     }
-    let code = match run(settings, config, model.as_ref().map(BuiltIn::path)) {
+    let code = match run(settings, config, model.as_ref().map(ModelFile::path)) {
         Ok(Ended::Shutdown) => 0,
         Ok(Ended::EngineDead) => ENGINE_LOST,
         Err(error) => {

@@ -3,12 +3,18 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use clef_server::plain;
+
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  the model or a file cannot be used, or the computation failed
   2  the command line is wrong
-  3  the request is not valid, or does not fit the model";
+  3  the request is not valid, or does not fit the model
+  130  stopped by a signal, in good order";
+
+/// The code of a program that was told to end.
+pub(crate) const STOPPED: u8 = 130;
 
 /// Why a command failed: one line and an exit code.
 #[derive(Debug)]
@@ -23,10 +29,20 @@ impl Failure {
         Self { message: message.to_string(), code: 3 }
     }
 
+    /// The command line is wrong.
+    pub(crate) fn usage(message: impl std::fmt::Display) -> Self {
+        Self { message: message.to_string(), code: 2 }
+    }
+
+    /// A signal said so.
+    pub(crate) fn stopped(message: impl std::fmt::Display) -> Self {
+        Self { message: message.to_string(), code: STOPPED }
+    }
+
     /// Prints the line and returns the code.
     pub(crate) fn report(self) -> ExitCode {
         // Nobody to tell if standard error is closed.
-        let _ = writeln!(std::io::stderr(), "error: {}", self.message);
+        let _ = writeln!(std::io::stderr(), "error: {}", plain(&self.message));
         ExitCode::from(self.code)
     }
 }
@@ -34,6 +50,12 @@ impl Failure {
 impl From<clef_api::Error> for Failure {
     fn from(error: clef_api::Error) -> Self {
         Self { code: if error.is_request_fault() { 3 } else { 1 }, message: error.to_string() }
+    }
+}
+
+impl From<clef_eval::Error> for Failure {
+    fn from(error: clef_eval::Error) -> Self {
+        anyhow::Error::new(error).into()
     }
 }
 

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use clef_model::{Written, attach_head, extract_head};
-use clef_server::{byte_bar, plain};
+use clef_server::{byte_bar, plain, size};
 
 use crate::failure::Failure;
-use crate::inspect::size;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

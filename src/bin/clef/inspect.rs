@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clef_api::{Inspection, MemoryItem};
-use clef_server::{ModelFlags, plain};
+use clef_server::{FileFlags, plain, size};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, print};
@@ -20,11 +20,11 @@ pub(crate) struct Arguments {
     json: bool,
 
     #[command(flatten)]
-    model: ModelFlags,
+    model: FileFlags,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let inspection = clef_api::inspect(&arguments.file, &arguments.model.options().model)?;
+    let inspection = clef_api::inspect(&arguments.file, &arguments.model.0.options().model)?;
     if arguments.json {
         let text = serde_json::to_string_pretty(&as_json(&inspection)).expect("plain values serialize");
         return print(&(text + "\n"));
@@ -166,13 +166,4 @@ fn described_part(mut out: String, i: &Inspection, use_of_it: &str) -> String {
         missing => missing.iter().for_each(|what| line("missing", what)),
     }
     out
-}
-
-pub(crate) fn size(bytes: u64) -> String {
-    match bytes {
-        0..10_240 => format!("{bytes} B"),
-        10_240..10_485_760 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        10_485_760..10_737_418_240 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-        _ => format!("{:.2} GiB", bytes as f64 / 1_073_741_824.0),
-    }
 }

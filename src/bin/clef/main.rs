@@ -1,19 +1,16 @@
 //! `clef`: decisions and model files from the command line.
 //!
-//! Data goes to standard output, words to standard error.
+//! Data goes to standard output, words to standard error. Each command has a file or a folder; `failure` and `input` are
+//! for all of them.
 
-mod bench;
-mod bulk;
 mod decide;
-mod drift;
-mod eval;
 mod failure;
-mod generate;
 mod head;
-mod in_process;
+mod input;
 mod inspect;
-mod measured;
-mod table;
+mod measure;
+mod signals;
+mod text;
 
 use std::process::ExitCode;
 
@@ -42,15 +39,15 @@ enum Command {
     #[command(subcommand)]
     Head(head::Command),
     /// Measure answers to labelled requests: accuracy, calibration, latency
-    Eval(Box<eval::Arguments>),
+    Eval(Box<measure::eval::Arguments>),
     /// Measure how far a file's answers are from another's
-    Drift(Box<drift::Arguments>),
+    Drift(Box<measure::drift::Arguments>),
     /// Measure how fast prompts are read
-    Bench(Box<bench::Arguments>),
+    Bench(Box<measure::bench::Arguments>),
     /// Have the backbone write text, to look at a model by itself; decisions need none
-    Generate(Box<generate::Arguments>),
+    Generate(Box<text::Arguments>),
     /// Have the backbone describe a picture
-    Describe(Box<generate::DescribeArguments>),
+    Describe(Box<text::DescribeArguments>),
 }
 
 fn main() -> ExitCode {
@@ -60,11 +57,11 @@ fn main() -> ExitCode {
         Command::Decide(arguments) => decide::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Head(command) => head::run(&command),
-        Command::Eval(arguments) => eval::run(&arguments),
-        Command::Drift(arguments) => drift::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
-        Command::Generate(arguments) => generate::run(&arguments),
-        Command::Describe(arguments) => generate::describe(&arguments),
+        Command::Eval(arguments) => measure::eval::run(&arguments),
+        Command::Drift(arguments) => measure::drift::run(&arguments),
+        Command::Bench(arguments) => measure::bench::run(&arguments),
+        Command::Generate(arguments) => text::run(&arguments),
+        Command::Describe(arguments) => text::describe(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,11 +1,13 @@
 //! Tests over the whole table, and of the rules that it is read by.
 
+mod llama_server;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use clef_http::{Listen, ValidationStatus};
 
-use super::llama_server::LLAMA_SERVER;
+use self::llama_server::LLAMA_SERVER;
 use super::*;
 
 /// llama-server's flags that mean other models: here they are unknown ones.
@@ -426,6 +428,8 @@ fn the_command_line_goes_before_the_environment_and_the_last_of_several_wins() {
     ];
     let settings = read_with("--port 8 --port 9 --api-key from-the-line", &environment).expect("known");
     assert_eq!((settings.port, settings.host.as_str(), settings.queue_size), (9, "0.0.0.0", 3));
+    // The library that downloads reads it, with all else that speaks for it.
+    assert_eq!(settings.model.fetch.token, None);
     assert_eq!(settings.ignored, ["LLAMA_ARG_TEMPERATURE"]);
     let config = settings.server_config().expect("nothing contradicts");
     assert!(config.metrics && !config.slots);
@@ -434,6 +438,16 @@ fn the_command_line_goes_before_the_environment_and_the_last_of_several_wins() {
     assert_eq!(wrong, "error: LLAMA_ARG_PORT \"x\": expected a whole number from 0 to 65535");
     let wrong = read_with("", &[("LLAMA_ARG_SPEC_DRAFT_MODEL", "x")]).expect_err("refused").to_string();
     assert!(wrong.starts_with("error: invalid argument: LLAMA_ARG_SPEC_DRAFT_MODEL\n"), "{wrong}");
+}
+
+#[test]
+fn a_model_on_the_command_line_is_the_only_one() {
+    let environment = [("LLAMA_ARG_MODEL", "a.gguf"), ("LLAMA_ARG_HF_FILE", "")];
+    assert_eq!(read_with("", &environment).expect("known").model.model, Some("a.gguf".into()));
+    for line in ["-hf user/model", "-mu http://x/y.gguf"] {
+        let settings = read_with(line, &environment).expect("known");
+        assert!(settings.model.model.is_none() && settings.model.fetches(), "{line}");
+    }
 }
 
 #[test]

@@ -3,31 +3,27 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use clef_api::{Clef, Record};
+use clef_api::{Clef, Outcome, Record};
 use clef_eval::{BenchReport, BenchRow};
-use clef_server::{ModelFlags, fetch_with_progress, model_or_built_in, open_with_progress};
+use clef_server::{ModelFlags, find_model, open_with_progress};
 use serde_json::json;
 
+use super::{Format, subject};
 use crate::failure::{Failure, print};
-use crate::measured;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Tokens of the prompts
+    /// Tokens of the prompts, about; what they came to is shown
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [256, 1024, 4096])]
-    sizes: Vec<usize>,
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    sizes: Vec<u32>,
 
     /// How often each size is measured; the median is shown
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
 
-    /// Print JSON
-    #[arg(long, conflicts_with_all = ["markdown"])]
-    json: bool,
-
-    /// Print the table as Markdown
-    #[arg(long)]
-    markdown: bool,
+    #[command(flatten)]
+    format: Format,
 
     #[command(flatten)]
     model: ModelFlags,
@@ -41,29 +37,28 @@ const WORDS: [&str; 12] = [
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let flags = fetch_with_progress(&arguments.model)?;
-    let model = model_or_built_in(flags.model.as_deref())?;
-    let clef = open_with_progress(model.path(), &flags.options())?;
+    let (file, options) = find_model(&arguments.model)?;
+    let clef = open_with_progress(file.path(), &options)?;
     // The first request finds caches of the processor cold, whatever its size.
     ask(&clef, &state(&clef, 64, 0), "Is it late?")?;
     let mut rows = Vec::with_capacity(arguments.sizes.len());
+    let mut seed = 0;
     for &size in &arguments.sizes {
-        let (mut cold, mut cached, mut tokens) = (Vec::new(), Vec::new(), 0);
-        for round in 0..u64::from(arguments.rounds) {
-            let state = state(&clef, size.saturating_sub(AROUND), 1 + round);
-            let (count, time) = ask(&clef, &state, "Is it late?")?;
+        let (mut cold, mut cached, mut tokens, mut reused) = (Vec::new(), Vec::new(), 0, 0);
+        for _ in 0..arguments.rounds {
+            seed += 1;
+            let state = state(&clef, (size as usize).saturating_sub(AROUND), seed);
+            let (first, time) = ask(&clef, &state, "Is it late?")?;
             cold.push(time);
-            tokens = count;
-            cached.push(ask(&clef, &state, "Was it paid for?")?.1);
+            let (again, time) = ask(&clef, &state, "Was it paid for?")?;
+            cached.push(time);
+            (tokens, reused) = (first.decision.input_tokens, again.reused_tokens);
         }
-        rows.push(BenchRow::new(tokens as u64, median(cold), Some(median(cached))));
+        rows.push(BenchRow::new(tokens as u64, median(cold), median(cached), reused as u64));
     }
-    let report = BenchReport { subject: measured::subject(model.path()), rows };
-    print(&match (arguments.json, arguments.markdown) {
-        (true, _) => report.to_json(),
-        (_, true) => report.to_markdown(),
-        _ => report.to_text(),
-    })
+    let subject = format!("{}, {}, {} threads", subject(file.path()), clef.device_name(), clef.threads());
+    let report = BenchReport { subject, rows };
+    print(&arguments.format.choose(&report, BenchReport::to_text, BenchReport::to_markdown, BenchReport::to_json))
 }
 
 /// A state of about so many tokens, another one for each `seed`.
@@ -86,8 +81,8 @@ fn state(clef: &Clef, tokens: usize, seed: u64) -> String {
     text
 }
 
-/// Asks, and returns the prompt's tokens and the time.
-fn ask(clef: &Clef, state: &str, question: &str) -> Result<(usize, Duration), Failure> {
+/// Asks, and returns the time it took, too.
+fn ask(clef: &Clef, state: &str, question: &str) -> Result<(Outcome, Duration), Failure> {
     let body = json!({"state": state, "questions": {
         "first": {"type": "noul", "instructions": question},
         "team": {"type": "choice", "instructions": "Who answers?", "criteria": {"billing": null, "shipping": null}},
@@ -95,11 +90,12 @@ fn ask(clef: &Clef, state: &str, question: &str) -> Result<(usize, Duration), Fa
     let record = Record::parse(body.to_string().as_bytes()).map_err(Failure::request)?;
     let start = Instant::now();
     let outcome = clef.decide(record)?;
-    Ok((outcome.decision.input_tokens, start.elapsed()))
+    Ok((outcome, start.elapsed()))
 }
 
-/// In milliseconds.
+/// In milliseconds; of an even number of times the mean of the middle two.
 fn median(mut times: Vec<Duration>) -> f64 {
     times.sort_unstable();
-    times.get(times.len() / 2).map_or(0.0, Duration::as_secs_f64) * 1e3
+    let middle = [times[(times.len() - 1) / 2], times[times.len() / 2]];
+    (middle[0] + middle[1]).as_secs_f64() / 2.0 * 1e3
 }

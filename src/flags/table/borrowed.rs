@@ -4,14 +4,14 @@
 //! of llama-server's flags, whatever it thinks of them. The names are those of llama.cpp b11434 (`common/arg.cpp`) and
 //! of some releases before it.
 
-use super::flag::Flag;
-use super::flag::Group::{Common, Sampling, Server, Speculative};
-use super::flag::Takes::{Nothing, Two, Value};
+use crate::flags::flag::Flag;
+use crate::flags::flag::Group::{Common, Sampling, Server, Speculative};
+use crate::flags::flag::Takes::{Nothing, Two, Value};
 
-const V: super::flag::Takes = Value("VALUE");
+const V: crate::flags::flag::Takes = Value("VALUE");
 
 /// What llama-server does with a model and we do not yet.
-pub(super) const MODEL: &[Flag] = &[
+pub(super) const MODEL_NOT_YET: &[Flag] = &[
     Flag::unavailable(&["--docker-repo", "-dr"], Value("REPO"), "Model to download from Docker Hub")
         .hide()
         .env("LLAMA_ARG_DOCKER_REPO"),
@@ -52,7 +52,7 @@ pub(super) const MODEL: &[Flag] = &[
 ];
 
 /// The same of the server's.
-pub(super) const SERVER: &[Flag] = &[
+pub(super) const SERVER_NOT_YET: &[Flag] = &[
     quiet(&["--media-path"], V).of(Server),
     quiet(&["--slot-save-path"], V).of(Server),
     quiet(&["--sleep-idle-seconds"], V).of(Server),
@@ -233,6 +233,6 @@ pub(super) const FOREIGN: &[Flag] = &[
 ];
 
 /// A flag that people rarely set; nothing about it is built.
-const fn quiet(names: &'static [&'static str], takes: super::flag::Takes) -> Flag {
+const fn quiet(names: &'static [&'static str], takes: crate::flags::flag::Takes) -> Flag {
     Flag::later(names, takes, "", |_| Ok(true)).hide()
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clef_http::{ApiKey, TlsFiles, ValidationStatus};
 
-use super::flag::{Flag, Group, Problem, Set};
-use super::settings::{Action, Colors, Hooks, Settings};
-use super::values::{bytes, integer, list, number, on_off, put};
+use crate::flags::flag::{Flag, Group, Problem, Set};
+use crate::flags::settings::{Action, Colors, Hooks, Settings};
+use crate::flags::values::{bytes, integer, list, number, on_off, put};
 
 /// Flags that llama.cpp's programs have in common. In the order of help.
 pub(super) const COMMON: &[Flag] = &[
@@ -85,7 +85,7 @@ pub(super) const COMMON: &[Flag] = &[
 ];
 
 /// The server's own. In the order of help.
-pub(super) const SERVER: &[Flag] = &[
+pub(super) const FLAGS: &[Flag] = &[
     server(
         &["--host"],
         "HOST",
@@ -283,7 +283,7 @@ fn validation_status(text: &str) -> Result<ValidationStatus, String> {
 }
 
 /// Both files, or neither.
-pub(super) fn tls(settings: &Settings) -> Result<Option<TlsFiles>, String> {
+pub(in crate::flags) fn tls(settings: &Settings) -> Result<Option<TlsFiles>, String> {
     match (&settings.tls_certificates, &settings.tls_key) {
         (Some(certificates), Some(key)) => Ok(Some(TlsFiles { certificates: certificates.clone(), key: key.clone() })),
         (None, None) => Ok(None),

@@ -2,15 +2,23 @@
 
 use clef_api::{CacheType, FlashAttention, Repack};
 
-use super::flag::Flag;
-use super::values::{number, on_off, put};
+use crate::flags::flag::Flag;
+use crate::flags::values::{number, on_off, put};
 
-/// In the order of help.
-pub(super) const FLAGS: &[Flag] = &[
+/// Which model, in the order of help.
+pub(super) const NAMING: &[Flag] = &[
     Flag::value(&["--model", "-m"], "FILE", "GGUF file of the model [default: the built-in toy model]", |s, v| {
         put(&mut s.model.model, Ok(Some(v.into())))
     })
     .env("LLAMA_ARG_MODEL"),
+    Flag::value(&["--alias", "-a"], "NAME", "Name of the model in replies [default: the file's path]", |s, v| {
+        put(&mut s.model.alias, alias(v))
+    })
+    .env("LLAMA_ARG_ALIAS"),
+];
+
+/// How it is opened, in the order of help.
+pub(super) const FLAGS: &[Flag] = &[
     Flag::value(
         &["--head"],
         "FILE",
@@ -49,10 +57,6 @@ pub(super) const FLAGS: &[Flag] = &[
         |s, v| put(&mut s.model.image_max_tokens, image_tokens(v)),
     )
     .env("LLAMA_ARG_IMAGE_MAX_TOKENS"),
-    Flag::value(&["--alias", "-a"], "NAME", "Name of the model in replies [default: the file's path]", |s, v| {
-        put(&mut s.model.alias, alias(v))
-    })
-    .env("LLAMA_ARG_ALIAS"),
     Flag::value(
         &["--ctx-size", "-c"],
         "N",
@@ -148,14 +152,14 @@ pub(super) const FLAGS: &[Flag] = &[
 
 /// llama-server takes several names; the first one is the one that replies show.
 fn alias(text: &str) -> Result<Option<String>, String> {
-    match super::values::list(text).next() {
+    match crate::flags::values::list(text).next() {
         Some(name) => Ok(Some(name.to_owned())),
         None => Err("expected a name".to_owned()),
     }
 }
 
 fn parallel(text: &str) -> Result<Option<u32>, String> {
-    let count = super::values::integer(text, -1..=512)?;
+    let count = crate::flags::values::integer(text, -1..=512)?;
     if count == 0 {
         return Err("expected -1 or a number from 1 to 512".to_owned());
     }
@@ -163,7 +167,7 @@ fn parallel(text: &str) -> Result<Option<u32>, String> {
 }
 
 fn cache_bytes(text: &str) -> Result<Option<u64>, String> {
-    let mebibytes = super::values::integer(text, -1..=1 << 30)?;
+    let mebibytes = crate::flags::values::integer(text, -1..=1 << 30)?;
     Ok(Some(u64::try_from(mebibytes).map_or(u64::MAX, |mebibytes| mebibytes << 20)))
 }
 
@@ -175,7 +179,7 @@ fn image_tokens(text: &str) -> Result<Option<u32>, String> {
 
 /// Zero and less stand for "decide yourself".
 fn threads(text: &str) -> Result<Option<u32>, String> {
-    let count = super::values::integer(text, i64::from(i32::MIN)..=512)?;
+    let count = crate::flags::values::integer(text, i64::from(i32::MIN)..=512)?;
     Ok(u32::try_from(count).ok().filter(|&count| count > 0))
 }
 

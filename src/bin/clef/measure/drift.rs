@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clef_eval::{Chart, Drift, Outcome, Side};
-use clef_server::{ModelFlags, open_with_progress};
+use clef_server::{FileFlags, open_with_progress};
 
+use super::in_process::InProcess;
+use super::{Format, ask_all, draw, subject};
 use crate::failure::{Failure, print};
-use crate::in_process::InProcess;
-use crate::measured;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -30,47 +30,35 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 5)]
     worst: usize,
 
-    /// Print JSON
-    #[arg(long, conflicts_with_all = ["markdown"])]
-    json: bool,
-
-    /// Print the table as Markdown
-    #[arg(long)]
-    markdown: bool,
+    #[command(flatten)]
+    format: Format,
 
     /// Write which share of the options moved by how much, as SVG and PNG
     #[arg(long, value_name = "FOLDER")]
     charts: Option<PathBuf>,
 
     #[command(flatten)]
-    model: ModelFlags,
+    model: FileFlags,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if arguments.model.model.is_some() || arguments.model.fetches() {
-        return Err(anyhow::anyhow!("name the two files, without -m, -hf and -mu").into());
-    }
     // One after the other, so that the memory of one suffices.
     let reference = answers(arguments, &arguments.reference)?;
     let candidate = answers(arguments, &arguments.candidate)?;
-    let [reference_name, candidate_name] =
-        [&arguments.reference, &arguments.candidate].map(|path| measured::subject(path));
+    let [reference_name, candidate_name] = [&arguments.reference, &arguments.candidate].map(|path| subject(path));
     let drift = Drift::between(
         Side { subject: &reference_name, outcomes: &reference },
         Side { subject: &candidate_name, outcomes: &candidate },
         arguments.worst,
     )?;
     if let Some(folder) = &arguments.charts {
-        measured::draw(folder, "drift", &Chart::Drift(&drift))?;
+        draw(folder, "drift", &Chart::Drift(&drift))?;
     }
-    print(&match (arguments.json, arguments.markdown) {
-        (true, _) => drift.to_json(),
-        (_, true) => drift.to_markdown(),
-        _ => drift.to_text(),
-    })
+    print(&arguments.format.choose(&drift, Drift::to_text, Drift::to_markdown, Drift::to_json))
 }
 
 fn answers(arguments: &Arguments, path: &Path) -> Result<Vec<Outcome>, Failure> {
-    let clef = open_with_progress(path, &arguments.model.options())?;
-    measured::ask_all(&arguments.requests, false, &InProcess(clef), arguments.jobs, None)
+    let clef = open_with_progress(path, &arguments.model.0.options())?;
+    let run = ask_all(&arguments.requests, false, &InProcess(clef), arguments.jobs, None)?;
+    if run.is_cancelled { Err(Failure::stopped("stopped")) } else { Ok(run.outcomes) }
 }

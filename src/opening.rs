@@ -1,5 +1,6 @@
 //! Fetching and opening a model with a progress bar, where a person is watching.
 
+use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use clef_api::{Clef, Error, ModelOptions, Options, Writer};
 use clef_hub::Phase;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::ModelFlags;
+use crate::{ModelFile, ModelFlags};
 
 /// A bar of bytes on standard error; indicatif draws nothing where that is no terminal.
 pub fn byte_bar(what: &str) -> ProgressBar {
@@ -45,15 +46,21 @@ fn loading<T>(open: impl FnOnce(&mut dyn FnMut(u64, u64) -> bool) -> T) -> T {
     opened
 }
 
-/// Fetches what the flags name, if anything, and returns the flags for what is here now.
+/// The file that the flags name, fetched if need be, and how to open it. Whoever named none is told of the toy.
 ///
 /// # Errors
-/// As [`ModelFlags::fetch`].
-pub fn fetch_with_progress(flags: &ModelFlags) -> anyhow::Result<ModelFlags> {
-    flags.check_source()?;
-    if !flags.fetches() {
-        return Ok(flags.clone());
+/// As [`ModelFlags::fetch`] and [`ModelFile::find`].
+pub fn find_model(flags: &ModelFlags) -> anyhow::Result<(ModelFile, Options)> {
+    let flags = if flags.fetches() { fetch_with_progress(flags)? } else { flags.clone() };
+    let file = ModelFile::find(flags.model.as_deref())?;
+    if let Some(notice) = file.notice() {
+        // Nobody to tell if standard error is closed.
+        let _ = writeln!(std::io::stderr(), "{notice}");
     }
+    Ok((file, flags.options()))
+}
+
+fn fetch_with_progress(flags: &ModelFlags) -> anyhow::Result<ModelFlags> {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
         .expect("the template is right");

@@ -1,18 +1,18 @@
 //! `clef generate` and `clef describe`: text from a model's backbone, for looking at it by itself.
 
 use std::borrow::Cow;
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::{IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::Args;
 use clef_api::{ChatMessage, ChatTemplate, Image, Sampling, TextRequest, Writer, WrittenText};
-use clef_server::{ModelFlags, fetch_with_progress, model_or_built_in, open_writer_with_progress, plain};
+use clef_server::{ModelFlags, find_model, open_writer_with_progress, plain};
 use serde_json::json;
 
-use crate::decide::{place, read_file, read_request};
+use crate::decide::place;
 use crate::failure::{Failure, print};
+use crate::input::{read_file, read_input, read_media};
 
 // As with llama.cpp's programs, of a flag that is given twice the last one counts.
 #[derive(Debug, Args)]
@@ -100,7 +100,7 @@ struct TextFlags {
 
     /// What chance starts from, for the same text again; -1 for another start each time
     #[arg(short, long, value_name = "N", default_value = "-1")]
-    #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=i64::from(u32::MAX)))]
+    #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=i64::from(u32::MAX - 1)))]
     seed: i64,
 
     /// Print one JSON object when all is written, instead of the text as it comes
@@ -114,7 +114,7 @@ const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let prompt = match arguments.prompt.as_ref().or(arguments.prompt_flag.as_ref()) {
         Some(text) if text != "-" => text.clone(),
-        given => from_stdin(given.is_some())?,
+        given => from_stdin(given.map(Path::new))?,
     };
     write(prompt, &arguments.image, &arguments.text, &arguments.model)
 }
@@ -128,11 +128,8 @@ fn number_to(limit: f32, text: &str) -> Result<f32, String> {
     number.ok_or_else(|| format!("a number from 0 to {limit} is expected"))
 }
 
-fn from_stdin(is_asked_for: bool) -> Result<String, Failure> {
-    if !is_asked_for && std::io::stdin().is_terminal() {
-        return Err(anyhow::anyhow!("no prompt: give one, or - for standard input").into());
-    }
-    let mut text = String::from_utf8(read_request(Some(Path::new("-")))?)
+fn from_stdin(path: Option<&Path>) -> Result<String, Failure> {
+    let mut text = String::from_utf8(read_input(path, "prompt is given")?)
         .map_err(|_| Failure::request("standard input is not UTF-8"))?;
     if text.ends_with('\n') {
         text.pop();
@@ -143,16 +140,12 @@ fn from_stdin(is_asked_for: bool) -> Result<String, Failure> {
 /// Everything that can be wrong with the request first: a typo should not cost the time of loading a model.
 fn write(prompt: String, images: &[PathBuf], text: &TextFlags, model: &ModelFlags) -> Result<(), Failure> {
     let template = text.chat_template_file.as_deref().map(read_template).transpose()?;
-    let image = |path: &PathBuf| Ok(Image { data: read_file(path)?, loc: place(path) });
+    let image = |path: &PathBuf| Ok(Image { data: read_media(path)?, loc: place(path) });
     let images = images.iter().map(image).collect::<Result<Vec<_>, Failure>>()?;
-    let flags = fetch_with_progress(model)?;
-    let options = flags.options().model;
+    let (file, options) = find_model(model)?;
+    let options = options.model;
     if !images.is_empty() && options.projector.is_none() {
-        return Err(Failure::request("no projector is given, so the model sees no images; name it with --mmproj FILE"));
-    }
-    let file = model_or_built_in(flags.model.as_deref())?;
-    if let Some(notice) = file.notice() {
-        let _ = writeln!(std::io::stderr(), "{notice}");
+        return Err(Failure::usage("no projector is given, so the model sees no images; name it with --mmproj FILE"));
     }
     let mut writer = open_writer_with_progress(file.path(), &options)?;
     let prompt = match text.raw {
@@ -186,12 +179,10 @@ impl TextFlags {
 }
 
 fn read_template(path: &Path) -> Result<ChatTemplate, Failure> {
-    let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let mut source = String::new();
-    file.take(MAX_TEMPLATE_BYTES + 1)
-        .read_to_string(&mut source)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(ChatTemplate::new(&path.display().to_string(), &source).map_err(clef_api::Error::from)?)
+    let name = path.display().to_string();
+    let source = String::from_utf8(read_file(path, MAX_TEMPLATE_BYTES)?)
+        .map_err(|_| Failure::request(format_args!("{name} is not UTF-8")))?;
+    Ok(ChatTemplate::new(&name, &source).map_err(clef_api::Error::from)?)
 }
 
 /// Prints pieces as they come.

@@ -7,12 +7,13 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::Context as _;
-use clef_api::{Clef, Record};
+use clef_api::Record;
+use clef_server::{ModelFlags, find_model, open_with_progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
-use crate::decide::MAX_REQUEST_BYTES;
 use crate::failure::Failure;
+use crate::input::MAX_REQUEST_BYTES;
 
 /// Why a line has no answer.
 enum Fault {
@@ -39,12 +40,14 @@ struct Counts {
 }
 
 /// Answers each line. A line that cannot be answered becomes a line that says why, and the rest goes on.
-pub(crate) fn run(clef: &Clef, requests: &Path, jobs: NonZeroUsize) -> Result<(), Failure> {
+pub(crate) fn run(flags: &ModelFlags, requests: &Path, jobs: NonZeroUsize) -> Result<(), Failure> {
     let file: Box<dyn std::io::Read> = match requests.as_os_str() {
         name if name == "-" => Box::new(std::io::stdin()),
         _ => Box::new(std::fs::File::open(requests).with_context(|| format!("cannot open {}", requests.display()))?),
     };
     let mut lines = BufReader::new(file);
+    let (model, options) = find_model(flags)?;
+    let clef = open_with_progress(model.path(), &options)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template("{spinner} {pos} answered {per_sec}").expect("the template is right"));

@@ -149,9 +149,22 @@ fn kernels_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
     caches.map(|caches| caches.join("clef-server/kernels.json"))
 }
 
+/// How a file that is an argument is opened: the flags but for those that say which model.
+#[derive(Debug, Clone)]
+pub struct FileFlags(pub ModelFlags);
+
+/// What clap calls the flags about the model, for arguments that exclude them.
+pub fn model_flag_ids() -> impl Iterator<Item = &'static str> {
+    flags::model_flags().map(Flag::id)
+}
+
+fn augment(command: Command, flags: impl Iterator<Item = &'static Flag>) -> Command {
+    flags.fold(command, |command, flag| command.args(flags::arguments(flag, "Model")))
+}
+
 impl Args for ModelFlags {
     fn augment_args(command: Command) -> Command {
-        flags::model_flags().fold(command, |command, flag| command.args(flags::arguments(flag, "Model")))
+        augment(command, flags::model_flags())
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -161,7 +174,30 @@ impl Args for ModelFlags {
 
 impl FromArgMatches for ModelFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        read(matches, |name| std::env::var_os(name))
+        let flags = read(matches, flags::model_flags(), |name| std::env::var_os(name))?;
+        flags.check_source().map_err(invalid)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for FileFlags {
+    fn augment_args(command: Command) -> Command {
+        augment(command, flags::opening_flags())
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for FileFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        read(matches, flags::opening_flags(), |name| std::env::var_os(name)).map(Self)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -171,11 +207,15 @@ impl FromArgMatches for ModelFlags {
 }
 
 /// The environment first, so that the command line goes before it.
-fn read(matches: &ArgMatches, variable: impl Fn(&str) -> Option<OsString>) -> Result<ModelFlags, clap::Error> {
+fn read(
+    matches: &ArgMatches,
+    flags: impl Iterator<Item = &'static Flag> + Clone,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<ModelFlags, clap::Error> {
     let mut settings = Settings::default();
-    let silent = flags::model_flags().filter(|flag| given(matches, flag).is_none());
-    flags::apply_environment(&mut settings, silent, variable).map_err(invalid)?;
-    for flag in flags::model_flags() {
+    let is_given = |flag: &Flag| given(matches, flag).is_some();
+    flags::apply_environment(&mut settings, flags.clone(), is_given, variable).map_err(invalid)?;
+    for flag in flags {
         if let Some(value) = given(matches, flag) {
             flags::apply(&mut settings, flag, &value, flag.name()).map_err(invalid)?;
         }
@@ -217,7 +257,7 @@ mod tests {
         let command = ModelFlags::augment_args(Command::new("clef"));
         let line =
             ["clef", "--override-kv", "a=int:1", "--main-gpu", "1", "--override-kv", "b=bool:true", "--main-gpu=2"];
-        let flags = read(&command.get_matches_from(line), |_| None).expect("sound");
+        let flags = read(&command.get_matches_from(line), flags::model_flags(), |_| None).expect("sound");
         assert_eq!((flags.overrides.len(), flags.placement.main_gpu), (2, 2));
     }
 

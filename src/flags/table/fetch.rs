@@ -1,7 +1,7 @@
 //! Flags about models that are elsewhere: `clef` has them, too.
 
-use super::flag::Flag;
-use super::values::{on_off, put};
+use crate::flags::flag::Flag;
+use crate::flags::values::{on_off, put};
 
 /// In the order of help.
 pub(super) const FLAGS: &[Flag] = &[
@@ -22,7 +22,7 @@ pub(super) const FLAGS: &[Flag] = &[
         "Token for gated models [default: what `hf auth login` left]",
         |s, v| put(&mut s.model.fetch.token, Ok(Some(v.to_owned()))),
     )
-    .env("HF_TOKEN"),
+    .env_read_elsewhere("HF_TOKEN"),
     Flag::value(&["--model-url", "-mu"], "URL", "Model to download, once", |s, v| {
         put(&mut s.model.fetch.url, Ok(Some(v.to_owned())))
     })

@@ -1,17 +1,18 @@
 //! `clef decide`: one request, one response; or a file of them.
 
-use std::io::{IsTerminal as _, Read as _, Write as _};
+mod bulk;
+mod table;
+
+use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::Args;
-use clef_api::{Clef, Image, LocItem, MediaData, Options, Record, Video, VideoContent};
-use clef_server::{ModelFlags, fetch_with_progress, model_or_built_in, open_with_progress};
+use clef_api::{Image, LocItem, Record, Video, VideoContent};
+use clef_server::{ModelFlags, find_model, open_with_progress};
 
-use crate::bulk;
 use crate::failure::{Failure, print};
-use crate::table;
+use crate::input::{read_input, read_media};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -46,23 +47,18 @@ pub(crate) struct Arguments {
     model: ModelFlags,
 }
 
-/// The server's default limit on a body, too.
-pub(crate) const MAX_REQUEST_BYTES: u64 = 100 << 20;
-
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(requests) = arguments.lines()? {
-        let flags = fetch_with_progress(&arguments.model)?;
-        return bulk::run(&open(&flags, &flags.options())?, requests, arguments.jobs);
+        return bulk::run(&arguments.model, requests, arguments.jobs);
     }
     // The request first: a typo in it should not cost the time of loading a model.
-    let body = read_request(arguments.request.as_deref())?;
+    let body = read_input(arguments.request.as_deref(), "request is named")?;
     let mut record = Record::parse(&body).map_err(Failure::request)?;
     show(arguments, &mut record)?;
-    let flags = fetch_with_progress(&arguments.model)?;
-    let mut options = flags.options();
+    let (file, mut options) = find_model(&arguments.model)?;
     // There is one request, so nothing would ever go on from its state.
     options.model.cache_bytes = Some(0);
-    let clef = open(&flags, &options)?;
+    let clef = open_with_progress(file.path(), &options)?;
     let outcome = clef.decide(record.clone())?;
     if outcome.truncated_tokens > 0 {
         let _ = writeln!(std::io::stderr(), "note: {} tokens of the state were cut off", outcome.truncated_tokens);
@@ -88,27 +84,19 @@ impl Arguments {
         if is_named_so && (self.pretty || self.table || !self.image.is_empty() || !self.video.is_empty()) {
             let message =
                 "of a file of requests only lines are printed, without --pretty, --table, --image and --video";
-            return Err(Failure::request(message));
+            return Err(Failure::usage(message));
         }
         Ok((self.jsonl || is_named_so).then_some(path))
     }
 }
 
-fn open(flags: &ModelFlags, options: &Options) -> Result<Clef, Failure> {
-    let model = model_or_built_in(flags.model.as_deref())?;
-    if let Some(notice) = model.notice() {
-        let _ = writeln!(std::io::stderr(), "{notice}");
-    }
-    Ok(open_with_progress(model.path(), options)?)
-}
-
 /// Adds the files that the command line names to what the record shows.
 fn show(arguments: &Arguments, record: &mut Record) -> Result<(), Failure> {
     for path in &arguments.image {
-        record.images.push(Image { data: read_file(path)?, loc: place(path) });
+        record.images.push(Image { data: read_media(path)?, loc: place(path) });
     }
     for path in &arguments.video {
-        let content = VideoContent::Animation(read_file(path)?);
+        let content = VideoContent::Animation(read_media(path)?);
         record.videos.push(Video { content, fps: None, sample: true, loc: place(path) });
     }
     Ok(())
@@ -117,42 +105,4 @@ fn show(arguments: &Arguments, record: &mut Record) -> Result<(), Failure> {
 /// How messages call a file: errors leave the first step out, as it is the body of a request.
 pub(crate) fn place(path: &Path) -> Vec<LocItem> {
     vec!["body".into(), LocItem::field(&path.display().to_string())]
-}
-
-pub(crate) fn read_file(path: &Path) -> Result<MediaData, Failure> {
-    let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let mut bytes = Vec::new();
-    file.take(MAX_REQUEST_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    if bytes.len() as u64 > MAX_REQUEST_BYTES {
-        let limit = MAX_REQUEST_BYTES >> 20;
-        return Err(Failure::request(format_args!("{} is larger than {limit} MiB", path.display())));
-    }
-    Ok(MediaData::File(bytes.into()))
-}
-
-pub(crate) fn read_request(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
-    let mut body = Vec::new();
-    let named = match path {
-        Some(path) if path.as_os_str() != "-" => {
-            let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-            file.take(MAX_REQUEST_BYTES + 1)
-                .read_to_end(&mut body)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            path.display().to_string()
-        }
-        given => {
-            if given.is_none() && std::io::stdin().is_terminal() {
-                return Err(anyhow::anyhow!("no request: name a JSON file, or - for standard input").into());
-            }
-            let stdin = std::io::stdin().lock();
-            stdin.take(MAX_REQUEST_BYTES + 1).read_to_end(&mut body).context("cannot read standard input")?;
-            "standard input".to_owned()
-        }
-    };
-    if body.len() as u64 > MAX_REQUEST_BYTES {
-        return Err(Failure::request(format_args!("{named} is larger than {} MiB", MAX_REQUEST_BYTES >> 20)));
-    }
-    Ok(body)
 }

@@ -2,9 +2,9 @@
 
 use clef_api::{LoadMode, Numa, Override, SplitMode, find_gpu};
 
-use super::Settings;
-use super::flag::{Flag, Problem};
-use super::values::{list, number, on_off, put};
+use crate::flags::Settings;
+use crate::flags::flag::{Flag, Problem};
+use crate::flags::values::{list, number, on_off, put};
 
 /// In the order of help.
 pub(super) const FLAGS: &[Flag] = &[

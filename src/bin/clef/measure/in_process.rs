@@ -4,7 +4,7 @@ use clef_api::Clef;
 use clef_eval::{AnswerError, AnswerErrorKind, Answerer};
 
 /// Answers as the server would.
-pub(crate) struct InProcess(pub(crate) Clef);
+pub(super) struct InProcess(pub(super) Clef);
 
 impl Answerer for InProcess {
     fn answer(&self, body: &[u8]) -> Result<Vec<u8>, AnswerError> {

@@ -1,0 +1,90 @@
+//! `clef eval`: labelled requests in, figures out.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Args;
+use clef_eval::{Answerer, Chart, Detail, Evaluation, MeasureOptions, Remote, RemoteOptions, Results};
+use clef_server::{ModelFlags, find_model, model_flag_ids, open_with_progress};
+
+use super::in_process::InProcess;
+use super::{Format, ask_all, draw, identity::identity, subject};
+use crate::failure::{Failure, print};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Requests with their right answers, one a line (JSONL): a request body with \"gold\": {question: answer}, and if you
+    /// like \"id\" and \"group\"
+    data: PathBuf,
+
+    /// Ask a System One server instead of loading a model
+    #[arg(long, value_name = "URL", conflicts_with_all = model_flag_ids())]
+    url: Option<String>,
+
+    /// The key for --url
+    #[arg(long, value_name = "KEY", env = "CLEF_API_KEY", hide_env_values = true, requires = "url")]
+    api_key: Option<String>,
+
+    /// Requests asked at a time; measure latencies with 1
+    #[arg(long, short, value_name = "N", default_value = "1")]
+    jobs: NonZeroUsize,
+
+    /// Keep answers in a file as they come, and ask only what is not in it yet
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+
+    #[command(flatten)]
+    format: Format,
+
+    /// Show a row for each question, too
+    #[arg(long)]
+    questions: bool,
+
+    /// Write a reliability diagram and a histogram of latencies, as SVG and PNG
+    #[arg(long, value_name = "FOLDER")]
+    charts: Option<PathBuf>,
+
+    #[command(flatten)]
+    model: ModelFlags,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (subject, identity, answerer): (String, String, Box<dyn Answerer>) = match &arguments.url {
+        Some(url) => {
+            let options = RemoteOptions { api_key: arguments.api_key.clone(), ..RemoteOptions::default() };
+            let remote = Remote::new(url, options)?;
+            (remote.url().to_owned(), String::new(), Box::new(remote))
+        }
+        None => {
+            let (file, options) = find_model(&arguments.model)?;
+            let identity = identity(file.path(), &options.model)?;
+            let clef = open_with_progress(file.path(), &options)?;
+            (subject(file.path()), identity, Box::new(InProcess(clef)))
+        }
+    };
+    let results = arguments.results.as_deref();
+    let results = results.map(|path| Results::open(path, format!("{subject} {identity}").trim_end())).transpose()?;
+    let run = ask_all(&arguments.data, true, &answerer, arguments.jobs, results.as_ref())?;
+    let evaluation = Evaluation::of(&subject, &run.outcomes, &MeasureOptions::default());
+    if let Some(folder) = &arguments.charts {
+        let reliability = Chart::Reliability { title: &subject, measures: &evaluation.overall };
+        draw(folder, "reliability", &reliability)?;
+        let latency = Chart::Latency { title: &subject, latencies_ms: &evaluation.latencies_ms };
+        draw(folder, "latency", &latency)?;
+    }
+    let text = match arguments.questions {
+        true => |evaluation: &Evaluation| evaluation.to_text(Detail::Questions),
+        false => |evaluation: &Evaluation| evaluation.to_text(Detail::Groups),
+    };
+    let markdown = match arguments.questions {
+        true => |evaluation: &Evaluation| evaluation.to_markdown(Detail::Questions),
+        false => |evaluation: &Evaluation| evaluation.to_markdown(Detail::Groups),
+    };
+    print(&arguments.format.choose(&evaluation, text, markdown, Evaluation::to_json))?;
+    if run.is_cancelled {
+        let hint = if results.is_some() { "; the same command goes on from there" } else { "" };
+        let message = format!("stopped; the figures are of the {} records until then{hint}", run.outcomes.len());
+        return Err(Failure::stopped(message));
+    }
+    Ok(())
+}
