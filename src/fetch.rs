@@ -78,6 +78,10 @@ impl ModelFlags {
     /// If the flags make no sense, or something is not to be had.
     pub fn fetch(&self, progress: &mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>) -> anyhow::Result<Fetched> {
         self.check_source()?;
+        if let Some(model) = &self.model {
+            // Before a projector is fetched for it.
+            std::fs::File::open(model).with_context(|| format!("cannot open {}", model.display()))?;
+        }
         let mut options = HubOptions::from_environment(|name| std::env::var_os(name))?;
         options.offline |= self.fetch.offline;
         options.user_agent = concat!("clef-server/", env!("CARGO_PKG_VERSION")).to_owned();
@@ -111,7 +115,10 @@ impl ModelFlags {
     pub fn with(mut self, fetched: Fetched) -> Self {
         if fetched.model.is_some() {
             // What replies call it: the repository, rather than a path in a cache.
-            self.alias = self.alias.or_else(|| self.fetch.repository.clone());
+            self.alias = self.alias.or_else(|| match (&self.fetch.repository, &self.fetch.file) {
+                (Some(repository), Some(file)) => Some(format!("{}/{file}", repository.split(':').next()?)),
+                (repository, _) => repository.clone(),
+            });
             self.model = fetched.model;
         }
         self.projector = self.projector.or(fetched.projector);

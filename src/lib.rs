@@ -11,7 +11,7 @@ mod words;
 
 pub use fetch::{FetchFlags, Fetched};
 pub use flags::{FileFlags, ModelFlags, model_flag_ids, normalized};
-pub use logging::start_logging;
+pub use logging::{log_filter, start_logging};
 pub use model_file::ModelFile;
 pub use opening::{byte_bar, find_model, open_with_progress, open_writer_with_progress};
 pub use words::{one_line, plain, size};

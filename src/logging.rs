@@ -4,6 +4,15 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
+/// What `RUST_LOG` asks for, else `directives`. HTTP clients tell all bytes that they send, and a token is among those:
+/// of theirs only warnings are ever shown.
+pub fn log_filter(directives: &str) -> EnvFilter {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(directives));
+    ["ureq=warn", "ureq_proto=warn", "rustls=warn"]
+        .into_iter()
+        .fold(filter, |filter, directive| filter.add_directive(directive.parse().expect("a directive")))
+}
+
 /// Starts the log. `verbosity` 0 shows warnings, 1 what happens, 2 llama.cpp's log too, 3 everything. The environment
 /// variable `RUST_LOG` goes before it.
 pub fn start_logging(verbosity: u8) {
@@ -14,7 +23,7 @@ pub fn start_logging(verbosity: u8) {
         2 => "debug",
         _ => "trace",
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter));
+    let filter = log_filter(filter);
     // A second call, as in tests, keeps the first log.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -119,15 +119,18 @@ fn from_environment(
         return Ok(Some((name, "off".to_owned())));
     }
     let Some(name) = flag.env.filter(|_| !flag.env_is_read_elsewhere) else { return Ok(None) };
-    let Some(value) = variable(name) else { return Ok(None) };
+    // Compose files and CI set variables to nothing when they mean that there are none.
+    let Some(value) = variable(name).filter(|value| !value.is_empty()) else { return Ok(None) };
     Ok(Some((name.to_owned(), text(&value, name)?)))
 }
 
 /// Does what a flag says. `written` is what the person wrote, flag or variable.
 pub(crate) fn apply(settings: &mut Settings, flag: &Flag, value: &str, written: &str) -> Result<(), UsageError> {
     let refused = |problem| match problem {
-        // Keys are secret.
-        Problem::Value(expected) if flag.name() == "--api-key" => UsageError(format!("error: {written}: {expected}")),
+        // Keys and tokens are secret.
+        Problem::Value(expected) if ["--api-key", "--hf-token"].contains(&flag.name()) => {
+            UsageError(format!("error: {written}: {expected}"))
+        }
         Problem::Value(expected) => UsageError(format!("error: {written} {}: {expected}", shown(value))),
         Problem::Unavailable => UsageError(match flag.takes {
             Takes::Nothing => format!("error: {written} is not available in this version"),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clef_llama::gguf::{Gguf, HeaderWriter, TensorInfo};
-use clef_testkit::{Tiny, built_in_model, fixture, generated_dir, tiny};
+use clef_testkit::{Random, Tiny, built_in_model, fixture, generated_dir, is_alone, is_of_head, tiny};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::command::{CLEF, clef, decide, in_clean_environment, run_with};
@@ -51,16 +51,12 @@ fn a_text_model_of_another_architecture_is_refused_by_name() {
     std::fs::remove_file(path).unwrap();
 }
 
-fn is_of_the_head(tensor: &TensorInfo) -> bool {
-    ["dec.", "decision.", "token_types."].iter().any(|prefix| tensor.name.starts_with(prefix))
-}
-
 #[test]
 fn a_backbone_without_head_is_refused_as_such() {
     let source = Gguf::open(&built_in_model()).unwrap();
     let mut header = HeaderWriter::default();
     source.keys().for_each(|key| header.copy(&source, key));
-    let path = rewritten("headless", &source, header, |tensor| !is_of_the_head(tensor));
+    let path = rewritten("headless", &source, header, |tensor| !is_of_head(tensor));
     let run = decide(&path, &[], REQUEST);
     assert!(run.fails_with(1).contains("no decision head"), "{run:?}");
     std::fs::remove_file(path).unwrap();
@@ -78,7 +74,7 @@ fn a_plain_qwen35_backbone_is_refused_for_its_missing_head_alone() {
     for key in source.keys().filter(|key| key.starts_with("clef.") && !key.starts_with("clef.decision.")) {
         renamed.copy_as(&source, key, &key.replacen("clef.", "qwen35.", 1));
     }
-    let path = rewritten("qwen35", &source, renamed, |tensor| !is_of_the_head(tensor));
+    let path = rewritten("qwen35", &source, renamed, |tensor| !is_of_head(tensor));
     let run = decide(&path, &[], REQUEST);
     assert!(run.fails_with(1).contains("no decision head"), "{run:?}");
     std::fs::remove_file(path).unwrap();
@@ -171,28 +167,9 @@ fn data_start(path: &Path) -> usize {
     Gguf::open(path).unwrap().tensors().iter().map(|tensor| tensor.offset).min().unwrap() as usize
 }
 
-/// A small generator of our own, so that a seed means the same file for ever.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-}
-
 #[test]
 fn two_hundred_files_with_flipped_header_bytes_load_or_are_refused_in_bounded_memory() {
-    // The system tells the largest of all children of a process. So this one runs in a process of its own, where other
-    // tests have none.
-    const ALONE: &str = "CLEF_TEST_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let name = "damage::two_hundred_files_with_flipped_header_bytes_load_or_are_refused_in_bounded_memory";
-        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-        alone.stdout(std::process::Stdio::null());
-        assert!(alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").status().unwrap().success());
+    if !is_alone("damage::two_hundred_files_with_flipped_header_bytes_load_or_are_refused_in_bounded_memory") {
         return;
     }
     let source = tiny(Tiny::Q4_K_M);
@@ -202,7 +179,7 @@ fn two_hundred_files_with_flipped_header_bytes_load_or_are_refused_in_bounded_me
     let sound = peak_of_children();
     let mut loaded = 0;
     for seed in 1..=200_u64 {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut random = Random::new(seed);
         let mut bytes = whole.clone();
         for _ in 0..=random.below(4) {
             // Half of the flips hit the first kilobytes: numbers are rarer than words, and there they are.

@@ -3,13 +3,14 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use clef_testkit::{Tiny, bitmap, fixture, tiny};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::command::{Run, in_clean_environment};
+use crate::serving::{READY, Running, clef_server};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const REQUEST: &str = r#"{"state": "x", "questions": {"ok": {"type": "noul"}}}"#;
@@ -18,21 +19,40 @@ const REQUEST: &str = r#"{"state": "x", "questions": {"ok": {"type": "noul"}}}"#
 struct FakeHub {
     address: String,
     asked: Arc<Mutex<Vec<String>>>,
+    gate: Arc<Gate>,
+}
+
+/// Holds files back, but not the list of them.
+#[derive(Default)]
+struct Gate {
+    is_shut: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn shut(&self, is_shut: bool) {
+        *self.is_shut.lock().unwrap() = is_shut;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.changed.wait_while(self.is_shut.lock().unwrap(), |is_shut| *is_shut).unwrap());
+    }
 }
 
 impl FakeHub {
     fn start(files: Vec<(&'static str, Vec<u8>)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (files, seen) = (Arc::new(files), Arc::clone(&asked));
+        let (asked, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Gate::default()));
+        let (files, seen, passed) = (Arc::new(files), Arc::clone(&asked), Arc::clone(&gate));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (files, seen) = (Arc::clone(&files), Arc::clone(&seen));
-                std::thread::spawn(move || serve(&stream.unwrap(), &files, &seen));
+                let (files, seen, gate) = (Arc::clone(&files), Arc::clone(&seen), Arc::clone(&passed));
+                std::thread::spawn(move || serve(&stream.unwrap(), &files, &seen, &gate));
             }
         });
-        Self { address, asked }
+        Self { address, asked, gate }
     }
 
     fn asked(&self) -> usize {
@@ -40,7 +60,7 @@ impl FakeHub {
     }
 }
 
-fn serve(stream: &TcpStream, files: &[(&str, Vec<u8>)], seen: &Mutex<Vec<String>>) {
+fn serve(stream: &TcpStream, files: &[(&str, Vec<u8>)], seen: &Mutex<Vec<String>>, gate: &Gate) {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     let Some(first) = lines.next() else { return };
     lines.take_while(|line| !line.is_empty()).for_each(drop);
@@ -58,6 +78,7 @@ fn serve(stream: &TcpStream, files: &[(&str, Vec<u8>)], seen: &Mutex<Vec<String>
     } else if target.starts_with("/api/models/user/gated/") {
         (401, "X-Error-Code: GatedRepo\r\n".to_owned(), Vec::new())
     } else {
+        gate.pass();
         let name = target.rsplit('/').next().unwrap();
         match files.iter().find(|(known, _)| *known == name) {
             Some((_, bytes)) => {
@@ -128,12 +149,21 @@ fn a_model_at_a_url_is_fetched_once() {
     let (hub, cache) = (tiny_hub(), tempfile::tempdir().unwrap());
     let url = format!("{}/files/clef-tiny-Q8_0.gguf", hub.address);
     let projector = format!("{}/files/mmproj-clef-tiny-F16.gguf", hub.address);
-    let first = decide(&hub, cache.path(), &["-mu", &url, "-mmu", &projector]);
-    assert!(first.succeeds().contains("answers"), "{}", first.stderr);
-    let asked = hub.asked();
-    let again = decide(&hub, cache.path(), &["-mu", &url, "--offline"]);
+    let picture = cache.path().join("picture.bmp");
+    std::fs::write(&picture, bitmap(64, 64, |x, _| [x as u8, 0, 0])).unwrap();
+    let fetched = ["-a", "x", "--image", picture.to_str().unwrap(), "-mu", &url, "-mmu", &projector];
+    let first = decide(&hub, cache.path(), &fetched);
+    let (model, projector) = (tiny(Tiny::Q8_0), fixture("clef-tiny/mmproj-clef-tiny-f16.gguf"));
+    let mut local = fetched;
+    (local[4], local[5], local[6], local[7]) = ("-m", model.to_str().unwrap(), "-mm", projector.to_str().unwrap());
+    assert_eq!(first.succeeds(), decide(&hub, cache.path(), &local).succeeds());
+    let asked: Vec<String> = hub.asked.lock().unwrap().clone();
+    for name in ["/files/clef-tiny-Q8_0.gguf", "/files/mmproj-clef-tiny-F16.gguf"] {
+        assert!(asked.iter().any(|target| target == name), "{asked:?}");
+    }
+    let again = decide(&hub, cache.path(), &[&fetched[..], &["--offline"]].concat());
     assert_eq!(again.succeeds(), first.stdout);
-    assert_eq!(hub.asked(), asked);
+    assert_eq!(hub.asked(), asked.len());
 }
 
 #[test]
@@ -145,15 +175,47 @@ fn what_is_not_to_be_had_is_one_line_of_error() {
         (&["-hf", "user/nothing"], &["user/nothing"]),
         (&["-hf", "user/tiny", "-hff", "no.gguf"], &["no.gguf"]),
         (&["-hf", "user/tiny", "--offline"], &["user/tiny"]),
-        (&["-hf", "not a name"], &["not a name"]),
-        (&["-hf", "user/tiny", "-m", "x.gguf"], &["give one of --model, --hf-repo and --model-url"]),
-        (&["-hff", "x.gguf"], &["--hf-repo, which is not given"]),
-        (&["-mu", "ftp://x/y.gguf"], &["ftp://x/y.gguf"]),
+        (&["-m", "no-such.gguf", "-mmu", &hub.address], &["cannot open no-such.gguf"]),
     ] {
         let run = decide(&hub, cache.path(), flags);
         assert_eq!(run.code, Some(1), "{flags:?}: {}", run.stderr);
         assert_eq!(run.stderr.lines().count(), 1, "{flags:?}: {}", run.stderr);
         assert!(words.iter().all(|word| run.stderr.contains(word)), "{flags:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn names_that_cannot_be_are_refused_before_anybody_is_asked() {
+    let (hub, cache) = (tiny_hub(), tempfile::tempdir().unwrap());
+    for (flags, words) in [
+        (&["-hf", "not a name"][..], "not a name"),
+        (&["-hf", "user/tiny", "-m", "x.gguf"], "give one of --model, --hf-repo and --model-url"),
+        (&["-hff", "x.gguf"], "--hf-repo, which is not given"),
+        (&["-hf", "user/tiny", "-hff", "../../x.gguf"], "../../x.gguf"),
+        (&["-mu", "ftp://x/y.gguf"], "ftp://x/y.gguf"),
+        (&["-mu", "https://"], "https://"),
+        (&["-hf", "user/tiny", "-hft", "not a token"], "--hf-token"),
+    ] {
+        let run = decide(&hub, cache.path(), flags);
+        assert_eq!(run.code, Some(2), "{flags:?}: {}", run.stderr);
+        assert!(run.stderr.contains(words) && !run.stderr.contains("not a token"), "{flags:?}: {}", run.stderr);
+        let server = clef_server(flags);
+        assert_eq!(server.code, Some(1), "{flags:?}: {}", server.stderr);
+        assert_eq!(server.stderr.lines().count(), 1, "{flags:?}: {}", server.stderr);
+    }
+    assert_eq!(hub.asked(), 0);
+}
+
+#[test]
+fn a_token_is_in_no_log() {
+    let (hub, cache) = (tiny_hub(), tempfile::tempdir().unwrap());
+    let flags = ["-hf", "user/tiny:Q8_0", "--no-mmproj", "-hft", "hf_abcdefghijklmnop", "-vvv"];
+    let run = decide(&hub, cache.path(), &flags);
+    run.succeeds();
+    // The log is there, and has not even a part of it.
+    assert!(run.stderr.contains("TRACE") || run.stderr.contains("DEBUG"), "{}", run.stderr);
+    for part in ["hf_abcd", "efghijkl", "mnop", "earer"] {
+        assert!(!run.stderr.contains(part), "{part}");
     }
 }
 
@@ -165,8 +227,31 @@ fn the_server_fetches_while_its_port_answers() {
         ("HF_HUB_CACHE", cache.path().to_str().unwrap()),
         ("NO_PROXY", "127.0.0.1"),
     ];
-    let server = crate::serving::serving_in(&environment, &["-hf", "user/tiny:Q8_0", "-t", "1", "--port", "0"]);
+    hub.gate.shut(true);
+    let flags = ["-hf", "user/tiny:Q8_0", "-t", "1", "--port", "0"];
+    let mut server = Running::in_environment(&environment, &flags);
+    server.wait_for("fetching");
+    let early = server.get("/health");
+    assert_eq!(early.status, 503, "{early:?}");
+    assert_eq!(server.post("/v1/systemone", REQUEST).status, 503);
+    hub.gate.shut(false);
+    server.wait_for(READY);
     let answer = server.post("/v1/systemone", REQUEST);
     assert_eq!((answer.status, &answer.json()["model"]), (200, &"user/tiny:Q8_0".into()), "{answer:?}");
     assert_eq!(server.get("/props").json()["modalities"]["vision"], true);
+    assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn a_server_that_fetches_ends_when_told_to() {
+    let (hub, cache) = (tiny_hub(), tempfile::tempdir().unwrap());
+    hub.gate.shut(true);
+    let environment = [
+        ("HF_ENDPOINT", hub.address.as_str()),
+        ("HF_HUB_CACHE", cache.path().to_str().unwrap()),
+        ("NO_PROXY", "127.0.0.1"),
+    ];
+    let server = Running::in_environment(&environment, &["-hf", "user/tiny:Q8_0", "-t", "1", "--port", "0"]);
+    let (code, log) = server.terminate();
+    assert_eq!(code, Some(0), "{log}");
 }

@@ -217,7 +217,7 @@ fn pictures_that_cannot_be_shown_are_refused_in_a_line() {
     let picture = fixture("images/gradient-64x64.png");
     let (projector, picture) = (projector.to_str().unwrap(), picture.to_str().unwrap());
     let no_projector = run("describe", &model, &["--image", picture], "");
-    assert!(no_projector.fails_with(3).contains("--mmproj"), "{no_projector:?}");
+    assert!(no_projector.fails_with(2).contains("--mmproj"), "{no_projector:?}");
     let missing = run("describe", &model, &["--mmproj", projector, "--image", "/nonexistent.png"], "");
     assert!(missing.fails_with(1).contains("/nonexistent.png"), "{missing:?}");
     let foreign = run("describe", &model, &["--mmproj", projector, "--image", file!()], "");

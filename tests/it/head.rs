@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clef_llama::gguf::{Gguf, HeaderWriter, TensorInfo};
-use clef_testkit::{Tiny, built_in_model, generated_dir, tiny, write_checkpoint, write_image};
+use clef_testkit::{
+    Random, Tiny, built_in_model, generated_dir, is_alone, is_of_head, plain_backbone, tiny, write_checkpoint,
+    write_image,
+};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::Value;
 
@@ -12,8 +15,6 @@ use crate::command::{CLEF, Run, clef, decide, in_clean_environment, run_with};
 
 const REQUEST: &str = r#"{"state": "I was charged twice.", "questions": {"refund": {"type": "noul"},
     "route": {"type": "choice", "criteria": {"billing": null, "shipping": null, "technical": null}}}}"#;
-
-const TEMPLATE: &str = "tokenizer.chat_template.systemone";
 
 /// A folder for the files of one test.
 fn folder() -> tempfile::TempDir {
@@ -32,28 +33,6 @@ fn answers(model: &Path, flags: &[&str]) -> String {
     decide(model, &all, REQUEST).succeeds().to_owned()
 }
 
-fn is_of_the_head(tensor: &TensorInfo) -> bool {
-    ["dec.", "decision.", "token_types."].iter().any(|prefix| tensor.name.starts_with(prefix))
-}
-
-/// A model's backbone as a plain `qwen35` file, as quantizers publish it.
-fn plain_backbone(model: &Path, folder: &Path) -> PathBuf {
-    let source = Gguf::open(model).unwrap();
-    let mut header = HeaderWriter::default();
-    header.put_str("general.architecture", "qwen35");
-    for key in source.keys() {
-        match key.strip_prefix("clef.") {
-            Some(suffix) if suffix.starts_with("decision.") || suffix == "attention.layer_norm_epsilon" => {}
-            Some(suffix) => header.copy_as(&source, key, &format!("qwen35.{suffix}")),
-            None if ["general.architecture", TEMPLATE, "tokenizer.chat_templates"].contains(&key) => {}
-            None => header.copy(&source, key),
-        }
-    }
-    let path = folder.join("backbone.gguf");
-    write_image(&path, &source, header, source.tensors().iter().filter(|tensor| !is_of_the_head(tensor)));
-    path
-}
-
 /// The head of a model under names with a prefix, in a file that has nothing else.
 fn prefixed_head(model: &Path, folder: &Path) -> PathBuf {
     let source = Gguf::open(model).unwrap();
@@ -62,8 +41,7 @@ fn prefixed_head(model: &Path, folder: &Path) -> PathBuf {
     for key in source.keys().filter(|key| key.starts_with("clef.decision.") || key.contains("layer_norm_epsilon")) {
         header.copy_as(&source, key, &key.replacen("clef.", "head.", 1));
     }
-    let mut tensors: Vec<TensorInfo> =
-        source.tensors().iter().filter(|tensor| is_of_the_head(tensor)).cloned().collect();
+    let mut tensors: Vec<TensorInfo> = source.tensors().iter().filter(|tensor| is_of_head(tensor)).cloned().collect();
     tensors.iter_mut().for_each(|tensor| tensor.name = format!("clef.{}", tensor.name));
     let path = folder.join("prefixed.gguf");
     write_image(&path, &source, header, &tensors);
@@ -203,8 +181,7 @@ fn wide_head(folder: &Path) -> PathBuf {
     let source = Gguf::open(&tiny(Tiny::BF16)).unwrap();
     let mut header = HeaderWriter::default();
     source.keys().for_each(|key| header.copy(&source, key));
-    let mut tensors: Vec<TensorInfo> =
-        source.tensors().iter().filter(|tensor| is_of_the_head(tensor)).cloned().collect();
+    let mut tensors: Vec<TensorInfo> = source.tensors().iter().filter(|tensor| is_of_head(tensor)).cloned().collect();
     for tensor in &mut tensors {
         if tensor.name.starts_with("decision.proj_") || tensor.name.starts_with("decision.hidden_norm") {
             tensor.shape[0] *= 2;
@@ -287,19 +264,6 @@ fn peak_of_children() -> i64 {
     getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss()
 }
 
-/// Whether this process is one of its own for the test `name`; if not, runs the test in one. The system tells the largest
-/// memory of all children of a process, and other tests have children, too.
-fn is_alone(name: &str) -> bool {
-    const ALONE: &str = "CLEF_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        return true;
-    }
-    let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-    alone.stdout(std::process::Stdio::null());
-    assert!(alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").status().unwrap().success());
-    false
-}
-
 #[test]
 fn attaching_takes_no_more_memory_than_a_part_of_a_tensor() {
     if !is_alone("head::attaching_takes_no_more_memory_than_a_part_of_a_tensor") {
@@ -344,18 +308,6 @@ fn a_head_cut_off_at_any_of_ten_sizes_is_refused() {
     }
 }
 
-/// A small generator of our own, so that a seed means the same file for ever.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-}
-
 #[test]
 fn two_hundred_heads_with_flipped_header_bytes_load_or_are_refused_in_bounded_memory() {
     if !is_alone("head::two_hundred_heads_with_flipped_header_bytes_load_or_are_refused_in_bounded_memory") {
@@ -375,7 +327,7 @@ fn two_hundred_heads_with_flipped_header_bytes_load_or_are_refused_in_bounded_me
     let wholes = heads.map(|(head, header)| (head, header, std::fs::read(head).unwrap()));
     let mut loaded = 0;
     for seed in 1..=200_u64 {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut random = Random::new(seed);
         let (head, header, whole) = &wholes[seed as usize % 2];
         let mut bytes = whole.clone();
         for _ in 0..=random.below(4) {

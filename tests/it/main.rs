@@ -16,6 +16,8 @@ mod inspect;
 mod layering;
 mod library;
 mod measuring;
+mod overrides;
+mod placement;
 mod reuse;
 mod server;
 mod serving;

@@ -19,7 +19,7 @@ use crate::command::{Run, in_clean_environment};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The line that says that requests are answered.
-const READY: &str = "server is listening on ";
+pub(crate) const READY: &str = "server is listening on ";
 
 /// A server that runs; killed when dropped.
 pub(crate) struct Running {
@@ -65,16 +65,6 @@ fn command(flags: &[&str]) -> Command {
     command
 }
 
-/// Starts a server with exactly these flags and these variables, and waits until it answers.
-pub(crate) fn serving_in(environment: &[(&str, &str)], flags: &[&str]) -> Running {
-    let mut command = command(flags);
-    command.envs(environment.iter().copied());
-    let (mut server, stdout) = Running::spawn(command);
-    server.read_address(stdout);
-    server.wait_for(READY);
-    server
-}
-
 /// Starts a server on the built-in model with one thread, on any free port, and waits until it answers.
 pub(crate) fn serving(flags: &[&str]) -> Running {
     let mut server = Running::on_a_port(flags);
@@ -89,6 +79,15 @@ impl Running {
         let mut all = vec!["-m", model.to_str().unwrap(), "-t", "1", "--port", "0"];
         all.extend(flags);
         let (mut server, stdout) = Self::start(&all);
+        server.read_address(stdout);
+        server
+    }
+
+    /// A server with exactly these flags and these variables; there may be no model yet.
+    pub(crate) fn in_environment(environment: &[(&str, &str)], flags: &[&str]) -> Self {
+        let mut command = command(flags);
+        command.envs(environment.iter().copied());
+        let (mut server, stdout) = Self::spawn(command);
         server.read_address(stdout);
         server
     }

@@ -3,52 +3,34 @@
 use std::path::{Path, PathBuf};
 
 use clef_llama::gguf::{Gguf, HeaderWriter};
-use clef_testkit::{Tiny, built_in_model, fixture, tiny, tiny_projector};
+use clef_testkit::{
+    Tiny, built_in_model, fixture, plain_backbone, put_split_numbers, split_model, tiny, tiny_projector, write_image,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::command::{Run, clef, decide};
-use crate::serving::clef_server;
 
 const PARTS: usize = 4;
 const REQUEST: &str = r#"{"state": "I was charged twice.", "questions": {"refund": {"type": "noul"},
     "topic": {"type": "choice", "criteria": {"billing": null, "other": "anything else"}}}}"#;
 
-/// A model as `gguf-split` writes it: metadata in the first part, numbers of the split in all.
+/// A model in parts, in a folder of its own.
 struct Split {
     folder: TempDir,
-    name: &'static str,
+    parts: Vec<PathBuf>,
 }
 
 impl Split {
-    fn of(model: &Path, name: &'static str) -> Self {
-        let split = Self { folder: tempfile::tempdir().unwrap(), name };
-        let source = Gguf::open(model).unwrap();
-        let tensors = source.tensors();
-        let size = tensors.len().div_ceil(PARTS);
-        for (number, part) in tensors.chunks(size).enumerate() {
-            let mut header = HeaderWriter::default();
-            if number == 0 {
-                source.keys().for_each(|key| header.copy(&source, key));
-            }
-            split.number(&mut header, number as u16, tensors.len() as u32);
-            let image = header.finish(&source, part);
-            let mut bytes = vec![0; image.length() as usize];
-            assert_eq!(image.read_at(0, &mut bytes).unwrap(), bytes.len());
-            std::fs::write(split.part(number), bytes).unwrap();
-        }
-        split
-    }
-
-    fn number(&self, header: &mut HeaderWriter, number: u16, tensors: u32) {
-        header.put_u16("split.no", number);
-        header.put_u16("split.count", PARTS as u16);
-        header.put_u32("split.tensors.count", tensors);
+    fn of(model: &Path, name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = split_model(model, folder.path(), name, PARTS);
+        Self { folder, parts }
     }
 
     /// The path of a part, from zero.
     fn part(&self, number: usize) -> PathBuf {
-        self.folder.path().join(format!("{}-{:05}-of-{PARTS:05}.gguf", self.name, number + 1))
+        self.parts[number].clone()
     }
 
     fn run(&self) -> Run {
@@ -132,17 +114,14 @@ fn parts_of_different_models_are_refused() {
     let split = Split::of(&built_in_model(), "x");
     let third = split.part(2);
     let sound = std::fs::read(&third).unwrap();
-    let count = Gguf::open(&built_in_model()).unwrap().tensors().len() as u32;
+    let count = Gguf::open(&built_in_model()).unwrap().tensors().len();
 
     let source = Gguf::open(&built_in_model()).unwrap();
-    let rewritten = |keys: &dyn Fn(&mut HeaderWriter), stated: u32, first: usize, number: usize| {
+    let rewritten = |keys: &dyn Fn(&mut HeaderWriter), stated: usize, first: usize, number: usize| {
         let mut header = HeaderWriter::default();
-        split.number(&mut header, 2, stated);
+        put_split_numbers(&mut header, 2, PARTS, stated);
         keys(&mut header);
-        let image = header.finish(&source, &source.tensors()[first..first + number]);
-        let mut bytes = vec![0; image.length() as usize];
-        image.read_at(0, &mut bytes).unwrap();
-        std::fs::write(&third, bytes).unwrap();
+        write_image(&third, &source, header, &source.tensors()[first..first + number]);
         split.refusal()
     };
     let line = rewritten(&|header| header.put_str("general.architecture", "llama"), count, 0, 1);
@@ -175,78 +154,21 @@ fn a_projector_in_parts_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn overridden_metadata_is_checked_as_the_files_own_is() {
-    let model = built_in_model();
-    for (change, words) in [
-        ("clef.block_count=int:0", "clef.block_count must be 1 to 512, it is 0"),
-        ("clef.block_count=int:-4", "it is -4"),
-        ("clef.block_count=str:four", "it is \"four\""),
-        ("clef.attention.head_count=int:3", "3 heads"),
-        ("clef.attention.layer_norm_rms_epsilon=bool:true", "it is true"),
-        ("clef.rope.freq_base=float:-1", "it is -1e0"),
-        ("tokenizer.ggml.tokens=str:x", "tokenizer.ggml.tokens is not an array"),
-        ("tokenizer.ggml.token_type=int:1", "not an array"),
-        ("tokenizer.ggml.pre=int:1", "tokenizer.ggml.pre is missing"),
-        ("tokenizer.ggml.eos_token_id=int:99999999", "not a token"),
-        ("general.architecture=str:llama", "llama"),
-        ("general.alignment=int:1", "cannot be overridden"),
-        ("split.count=int:9", "cannot be overridden"),
-    ] {
-        let line = decide(&model, &["--override-kv", change], REQUEST).fails_with(1).to_owned();
-        assert!(line.contains(words), "{change}: {line}");
+fn a_backbone_in_parts_takes_a_head_from_elsewhere() {
+    let whole = tiny(Tiny::Q4_K_M);
+    let folder = tempfile::tempdir().unwrap();
+    let backbone = Split::of(&plain_backbone(&whole, folder.path()), "backbone");
+    let head = folder.path().join("head.gguf");
+    clef(&["head", "extract", whole.to_str().unwrap(), "-o", head.to_str().unwrap()], "").succeeds();
+    let expected = answer(&whole);
+    for part in [0, 3] {
+        let named = backbone.part(part);
+        let flags = ["--alias", "same", "--head", head.to_str().unwrap()];
+        assert_eq!(decide(&named, &flags, REQUEST).succeeds(), expected, "part {part}");
+        let attached = folder.path().join(format!("attached-{part}.gguf"));
+        let line =
+            ["head", "attach", named.to_str().unwrap(), head.to_str().unwrap(), "-o", attached.to_str().unwrap()];
+        clef(&line, "").succeeds();
+        assert_eq!(answer(&attached), expected, "part {part}");
     }
-    // What changes nothing changes nothing, and what changes something does.
-    let plain = decide(&model, &[], REQUEST);
-    let same = decide(&model, &["--override-kv", "clef.block_count=int:4,clef.unheard_of=float:1"], REQUEST);
-    assert_eq!(same.succeeds(), plain.succeeds());
-    let other = decide(&model, &["--override-kv", "clef.rope.freq_base=float:50"], REQUEST);
-    assert_ne!(other.succeeds(), plain.succeeds());
-    let run = clef(&["inspect", model.to_str().unwrap(), "--override-kv", "general.name=str:another"], "");
-    assert!(run.succeeds().contains("another"), "{run:?}");
-}
-
-#[test]
-fn devices_that_there_are_not_are_a_line_of_error() {
-    let model = built_in_model();
-    let run = clef_server(&["-dev", "CUDA77"]);
-    let line = run.fails_with(1);
-    assert!(line.starts_with("error: -dev \"CUDA77\": no device \"CUDA77\""), "{line}");
-    let run = clef_server(&[
-        "-m",
-        model.to_str().unwrap(),
-        "-dev",
-        "none",
-        "-sm",
-        "tensor",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--log-disable",
-    ]);
-    assert_eq!(run.code, Some(1), "{run:?}");
-    assert_eq!(run.stderr, "error: split mode tensor needs a GPU, and none is used\n");
-}
-
-#[test]
-fn flags_about_the_place_change_no_answer_on_a_cpu() {
-    let model = built_in_model();
-    let plain = decide(&model, &["-ngl", "0"], REQUEST);
-    let flags = [
-        "-dev",
-        "none",
-        "-sm",
-        "row",
-        "-ts",
-        "3,1",
-        "-mg",
-        "1",
-        "-lm",
-        "mlock",
-        "--numa",
-        "distribute",
-        "--fit",
-        "off",
-    ];
-    assert_eq!(decide(&model, &flags, REQUEST).succeeds(), plain.succeeds());
 }

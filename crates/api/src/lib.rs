@@ -55,9 +55,10 @@ pub use clef_engine::{
 pub use clef_model::{
     CacheType, ChatMessage, ChatTemplate, Device, DeviceKind, FlashAttention, HeadInspection, Inspection, Kernels,
     LLAMA_CPP_BUILD, LoadMode, MemoryEstimate, MemoryItem, ModelOptions, Numa, Override, Placement,
-    ProjectorInspection, Repack, Sampling, SplitMode, Stop, Text, TextRequest, TypeShare, Writer, WrittenText, devices,
-    exit_now, find_gpu, set_abort_exit_code,
+    ProjectorInspection, Repack, Sampling, SplitMode, Stop, Text, TextRequest, TypeShare, Writer, Written, WrittenText,
+    attach_head, devices, exit_now, extract_head, find_gpu, set_abort_exit_code,
 };
+pub use clef_model::{Error as ModelError, ErrorKind as ModelErrorKind};
 pub use clef_record::{
     Answer, AnswerOption, AnswerValue, Decision, Image, LocItem, MediaData, QuestionKind, Record, RecordError,
     RecordErrorKind, TokenId, Truncate, Video, VideoContent,

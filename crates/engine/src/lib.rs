@@ -20,6 +20,8 @@ mod engine;
 mod error;
 mod planner;
 mod queue;
+#[cfg(test)]
+mod random;
 mod state_cache;
 mod statistics;
 mod tasks;

@@ -16,6 +16,8 @@ use crate::expected::expected_tensors;
 use crate::layout::{Layout, MAX_BLOCKS, Temperatures, invalid};
 use crate::safetensors::{Safetensors, Stored};
 
+/// What [`Config`] holds, for people.
+const FIELDS: &str = "hidden_size, width, routing_layers, layers, heads, feedforward";
 const CONFIG: &str = "joint_head_config.json";
 const MAX_CONFIG_BYTES: u64 = 1 << 16;
 /// Wider ones are damage; the largest backbone that was released is 5,120 wide.
@@ -90,7 +92,11 @@ impl Checkpoint {
         }
         // What is not known may change the answer.
         if let Some(unknown) = file.names().find(|name| !used.contains(*name)) {
-            return Err(invalid(path, format_args!("the tensor {unknown} is none of a head's")));
+            let what = format_args!(
+                "the tensor {unknown} belongs to no head of the shape that {} states",
+                config_path.display()
+            );
+            return Err(invalid(path, what));
         }
         Ok((Self { file, parts }, layout))
     }
@@ -143,7 +149,8 @@ fn config(path: &Path) -> Result<(PathBuf, Config)> {
     if text.len() as u64 > MAX_CONFIG_BYTES {
         return Err(invalid(&found, format_args!("larger than {MAX_CONFIG_BYTES} bytes")));
     }
-    let config = serde_json::from_slice(&text).map_err(|e| invalid(&found, e))?;
+    let config = serde_json::from_slice(&text)
+        .map_err(|e| invalid(&found, format_args!("not the numbers of a head ({FIELDS}): {e}")))?;
     Ok((found, config))
 }
 
@@ -188,9 +195,9 @@ impl Origin {
 }
 
 fn tensor<'a>(file: &'a Safetensors, name: &str, shape: &[u64]) -> Result<&'a Stored> {
-    let tensor = file
-        .get(name)
-        .ok_or_else(|| invalid(file.path(), format_args!("holds no decision head: the tensor {name} is missing")))?;
+    let tensor = file.get(name).ok_or_else(|| {
+        invalid(file.path(), format_args!("holds no whole decision head: the tensor {name} is missing"))
+    })?;
     if tensor.shape != shape {
         let what = format_args!("the tensor {name} has the shape {:?}, {shape:?} is expected", tensor.shape);
         return Err(invalid(file.path(), what));

@@ -112,17 +112,22 @@ impl<'a> HeadFile<'a> {
         &self.tensors
     }
 
-    /// The data of a tensor, read now.
+    /// The data of a tensor, read now: all of it is in memory then, 100 MB for the largest of a released head.
     ///
     /// # Errors
-    /// If there is no such tensor, or the file can no longer be read.
+    /// If there is no such tensor, the file can no longer be read, or a float of it is NaN or infinite: then every answer
+    /// would be.
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
         let missing = || Error::new(ErrorKind::InvalidArgument, format_args!("a head has no tensor {name}"));
         let tensor = self.tensors.iter().find(|tensor| tensor.name == name).ok_or_else(missing)?;
-        match &self.source {
-            Source::Gguf(holder) => Ok(holder.gguf().read_data(tensor)?),
-            Source::Checkpoint(checkpoint) => checkpoint.read(name)?.ok_or_else(missing),
+        let data = match &self.source {
+            Source::Gguf(holder) => holder.gguf().read_data(tensor)?,
+            Source::Checkpoint(checkpoint) => checkpoint.read(name)?.ok_or_else(missing)?,
+        };
+        if !is_finite(tensor.kind, &data) {
+            return Err(invalid(self.path(), format_args!("the tensor {name} holds NaN or infinite values")));
         }
+        Ok(data)
     }
 
     /// Adds the keys that a `clef` file has for its head, temperatures and what else the source says of it included.
@@ -142,6 +147,19 @@ impl<'a> HeadFile<'a> {
     /// Whether a key, without what its family begins with, is one of those that [`HeadFile::put_keys`] writes.
     pub fn is_key_of_head(key: &str) -> bool {
         key.starts_with("decision.") || key == EPSILON
+    }
+}
+
+/// Whether floats are numbers. Of quantized types nothing is known: that is what `--check-tensors` is for.
+fn is_finite(kind: TensorType, data: &[u8]) -> bool {
+    // All bits of the exponent set.
+    let half =
+        |exponent: u16| data.as_chunks::<2>().0.iter().all(|bytes| u16::from_le_bytes(*bytes) & exponent != exponent);
+    match kind {
+        TensorType::F32 => data.as_chunks::<4>().0.iter().all(|bytes| f32::from_le_bytes(*bytes).is_finite()),
+        TensorType::F16 => half(0x7c00),
+        TensorType::BF16 => half(0x7f80),
+        _ => true,
     }
 }
 

@@ -72,10 +72,10 @@ impl Layout {
     /// Itself, if its numbers go together.
     pub(crate) fn checked(self, path: &Path) -> Result<Self> {
         if self.routing_blocks + self.joint_blocks == 0 || !self.width.is_multiple_of(self.heads) {
-            let what = format!(
-                "a head of width {} with {} attention heads and {} + {} blocks",
-                self.width, self.heads, self.routing_blocks, self.joint_blocks
-            );
+            let what = match self.routing_blocks + self.joint_blocks {
+                0 => "the head has no blocks".to_owned(),
+                _ => format!("the head's width {} is not divisible by its {} attention heads", self.width, self.heads),
+            };
             return Err(invalid(path, what));
         }
         Ok(self)
@@ -106,8 +106,9 @@ fn value<'a>(gguf: &'a Gguf, key: &str) -> Option<Value<'a>> {
 }
 
 fn number(gguf: &Gguf, key: &str, least: u64, most: u64) -> Result<usize> {
-    value(gguf, key)
-        .and_then(Value::as_u64)
+    let found = value(gguf, key).ok_or_else(|| invalid(gguf.path(), format_args!("the key clef.{key} is missing")))?;
+    found
+        .as_u64()
         .filter(|value| (least..=most).contains(value))
         .map(|value| value as usize)
         .ok_or_else(|| invalid(gguf.path(), format_args!("clef.{key} must be a number from {least} to {most}")))

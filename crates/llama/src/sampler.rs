@@ -18,7 +18,7 @@ pub struct Sampling {
     pub top_k: u32,
     /// The probability that those left to choose from have together, 0 to 1.
     pub top_p: f32,
-    /// What chance starts from; none for another start each time.
+    /// What chance starts from, below 2^32 - 1, which is how llama.cpp says the same as none: another start each time.
     pub seed: Option<u32>,
 }
 
@@ -36,6 +36,9 @@ impl Sampling {
             if !(0.0..=limit).contains(&value) {
                 return Err(Error::argument(format_args!("{what} must be 0 to {limit}, not {value}")));
             }
+        }
+        if self.seed == Some(u32::MAX) {
+            return Err(Error::argument(format_args!("the seed must be below {}", u32::MAX)));
         }
         Ok(())
     }

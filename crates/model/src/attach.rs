@@ -35,24 +35,32 @@ pub struct Written {
 }
 
 /// Writes a file that holds the backbone of one file and the head of another, as released files do: it decides without
-/// further ado, here and in llama-server. `progress` is told bytes written and bytes in all.
+/// further ado, here and in llama-server. `progress` is told bytes written and bytes in all, and stops it by returning
+/// false. The disk needs room for the whole file, also where it replaces one.
 ///
 /// The head may be in any form that [`ModelOptions::head`](crate::ModelOptions::head) takes; one that `backbone` has
 /// already is left out.
 ///
 /// # Errors
 /// If either file is not what it should be, they do not belong together, `output` exists (unless `overwrite`), or it
-/// cannot be written. What was begun is removed.
+/// cannot be written, or `progress` stopped it. What was begun is removed.
 pub fn attach_head(
     backbone: &Path,
     head: &Path,
     output: &Path,
     overwrite: bool,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Written> {
     let gguf = Gguf::open(backbone)?;
     let checked = Backbone::new(&gguf)?;
     let head = HeadFile::open(head)?;
+    if let Ok(own) = HeadFile::of(&gguf) {
+        tracing::warn!(
+            "{}: its own head is left out, that of {} takes its place",
+            own.path().display(),
+            head.path().display()
+        );
+    }
     check_widths(&head, checked.hyperparameters(), &gguf)?;
     Head::check(&head, &gguf)?;
     let tensors: Vec<&TensorInfo> =
@@ -70,7 +78,7 @@ pub fn attach_head(
 }
 
 /// Writes a GGUF file that holds the head of `model` alone, which [`attach_head`] and
-/// [`ModelOptions::head`](crate::ModelOptions::head) take.
+/// [`ModelOptions::head`](crate::ModelOptions::head) take. `progress` is as there.
 ///
 /// # Errors
 /// If `model` holds no head, `output` exists (unless `overwrite`), or it cannot be written. What was begun is removed.
@@ -78,7 +86,7 @@ pub fn extract_head(
     model: &Path,
     output: &Path,
     overwrite: bool,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Written> {
     let head = HeadFile::open(model)?;
     let mut header = HeaderWriter::default();
@@ -140,12 +148,12 @@ struct Writing<'a> {
     output: Output,
     written: u64,
     expected: u64,
-    progress: &'a mut dyn FnMut(u64, u64),
+    progress: &'a mut dyn FnMut(u64, u64) -> bool,
     buffer: Vec<u8>,
 }
 
 impl<'a> Writing<'a> {
-    fn begin(target: &Path, overwrite: bool, progress: &'a mut dyn FnMut(u64, u64)) -> Result<Self> {
+    fn begin(target: &Path, overwrite: bool, progress: &'a mut dyn FnMut(u64, u64) -> bool) -> Result<Self> {
         let output = Output::create(target, overwrite)?;
         Ok(Self { output, written: 0, expected: 0, progress, buffer: vec![0; PART] })
     }
@@ -157,13 +165,15 @@ impl<'a> Writing<'a> {
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.output.write(bytes)?;
-        self.tell(bytes.len() as u64);
-        Ok(())
+        self.tell(bytes.len() as u64)
     }
 
-    fn tell(&mut self, more: u64) {
+    fn tell(&mut self, more: u64) -> Result<()> {
         self.written += more;
-        (self.progress)(self.written, self.expected);
+        match (self.progress)(self.written, self.expected) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Stopped, "stopped; nothing was written")),
+        }
     }
 
     fn copy(&mut self, gguf: &Gguf, tensor: &TensorInfo) -> Result<()> {
@@ -172,7 +182,7 @@ impl<'a> Writing<'a> {
             let count = usize::try_from(tensor.bytes - from).unwrap_or(PART).min(PART);
             gguf.read_part(tensor, from, &mut self.buffer[..count])?;
             self.output.write(&self.buffer[..count])?;
-            self.tell(count as u64);
+            self.tell(count as u64)?;
             from += count as u64;
         }
         self.output.pad(HeaderWriter::ALIGNMENT)

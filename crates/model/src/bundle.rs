@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clef_encoder::EncoderOptions;
-use clef_head::Head;
+use clef_head::{Head, HeadFile};
 use clef_llama::gguf::Gguf;
 use clef_llama::{Device, Model, ModelParams, Projector, Vision, VisionParams};
 
@@ -30,7 +30,8 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Opens a `clef` GGUF file, or a backbone's, and the head and the projector that the options name beside it. `progress` is told bytes read and bytes in all, and stops the load by returning false.
+    /// Opens a `clef` GGUF file, or a backbone's, and the head and the projector that the options name beside it.
+    /// `progress` is told bytes read and bytes in all, and stops the load by returning false.
     ///
     /// Everything that can be checked is checked before weights are read.
     ///
@@ -38,12 +39,13 @@ impl Bundle {
     /// If the file cannot decide, its parts contradict each other, options make no sense, or memory runs out.
     pub fn open(path: &Path, options: &ModelOptions, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Self> {
         let start = Instant::now();
-        options.placement.prepare();
-        let gguf = Arc::new(inspect::open(path, options)?);
-        let inspection = Inspection::of(&gguf, options)?;
+        let (gguf, inspection) = look_at(path, options)?;
         let mut options = options.resolved(inspection.backbone.as_ref().map(|backbone| backbone.trained_context));
         if let Some(missing) = inspection.missing.first() {
             return Err(Error::new(ErrorKind::Unsupported, missing));
+        }
+        if let (Some(named), Ok(own)) = (&options.head, HeadFile::of(&gguf)) {
+            tracing::warn!("{}: its own head is not used, but that of {}", own.path().display(), named.display());
         }
         if options.must_fit {
             fit::check(&inspection, &options, &fit::available(&options)?)?;
@@ -120,6 +122,14 @@ impl Bundle {
     pub fn into_parts(self) -> (RecordEncoder, Evaluator, Inspection) {
         (self.encoder, self.evaluator, self.inspection)
     }
+}
+
+/// What there is to know before anything is loaded.
+pub(crate) fn look_at(path: &Path, options: &ModelOptions) -> Result<(Arc<Gguf>, Inspection)> {
+    options.placement.prepare();
+    let gguf = Arc::new(inspect::open(path, options)?);
+    let inspection = Inspection::of(&gguf, options)?;
+    Ok((gguf, inspection))
 }
 
 /// How the options have a backbone loaded.

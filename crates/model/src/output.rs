@@ -20,14 +20,20 @@ pub(crate) struct Output {
 impl Output {
     /// Begins a file. One that is there already is left alone unless `overwrite` says otherwise.
     pub(crate) fn create(target: &Path, overwrite: bool) -> Result<Self> {
+        // A link stays one: what it leads to is written.
+        let target = &std::fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         refuse_existing(target, overwrite)?;
-        let mut name = target.file_name().map(ToOwned::to_owned).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidOption, format_args!("{} is not the name of a file", target.display()))
+        let nameless = target.as_os_str().as_encoded_bytes().ends_with(b"/") || target.as_os_str() == "-";
+        let name = target.file_name().filter(|_| !nameless).map(ToOwned::to_owned);
+        let mut name = name.ok_or_else(|| {
+            let what = format_args!("{:?} is not the name of a file", target.display().to_string());
+            Error::new(ErrorKind::InvalidOption, what)
         })?;
         name.push(format!(".{}.part", std::process::id()));
         let draft = target.with_file_name(name);
-        let file = OpenOptions::new().write(true).create_new(true).open(&draft);
-        let file = file.map_err(|e| failed("create", &draft, &e))?;
+        // One that is there was left by a program that had this number and is no more.
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&draft);
+        let file = file.map_err(|e| failed("create", target, &e))?;
         Ok(Self { target: target.to_owned(), draft, file, overwrite, length: 0, placed: false })
     }
 
@@ -65,6 +71,9 @@ fn refuse_existing(target: &Path, overwrite: bool) -> Result<()> {
     let shown = target.display();
     match std::fs::symlink_metadata(target) {
         Ok(found) if found.is_dir() => Err(Error::new(ErrorKind::InvalidOption, format_args!("{shown} is a folder"))),
+        Ok(found) if !found.is_file() => {
+            Err(Error::new(ErrorKind::InvalidOption, format_args!("{shown} is there and is not a file")))
+        }
         Ok(_) if !overwrite => {
             let what = format_args!("{shown} exists already; --force replaces it");
             Err(Error::new(ErrorKind::InvalidOption, what))

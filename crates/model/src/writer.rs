@@ -15,11 +15,11 @@ use clef_llama::gguf::Gguf;
 use clef_llama::{Backbone, Context, Model, ModelParams, Projector, Sampler, Sampling, SequenceId, Token};
 use clef_record::{Image, MediaSlot, Prompt, ShownPixels, TokenId};
 
-use crate::bundle::{model_params, open_vision};
+use crate::bundle::{look_at, model_params, open_vision};
 use crate::characters::Characters;
 use crate::encode::no_projector;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inspect;
+use crate::fit;
 use crate::kernels;
 use crate::media::Gallery;
 use crate::options::ModelOptions;
@@ -106,13 +106,20 @@ impl Writer {
     /// If the file is no such model, its parts contradict each other, options make no sense, or memory runs out.
     pub fn open(path: &Path, options: &ModelOptions, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Self> {
         let start = Instant::now();
-        let gguf = Arc::new(inspect::open(path, options)?);
+        // No head is needed, so none is looked for: one that is named and missing would be an error.
+        let options = &ModelOptions { head: None, ..options.clone() };
+        let (gguf, mut inspection) = look_at(path, options)?;
         let (layers, trained_context) = {
             let backbone = Backbone::new(&gguf)?;
             (backbone.hyperparameters().layers, backbone.hyperparameters().trained_context)
         };
         let template = ChatTemplate::of(&gguf)?;
         let mut options = options.resolved(Some(trained_context));
+        if options.must_fit {
+            let output = gguf.tensor("output.weight").map_or(0, |tensor| tensor.bytes);
+            inspection.memory = inspection.memory.map(|memory| memory.to_write(output));
+            fit::check(&inspection, &options, &fit::available(&options)?)?;
+        }
         let projector_file = options.projector.as_deref().map(Gguf::open).transpose()?;
         let projector = projector_file.as_ref().map(Projector::new).transpose()?;
         let gallery = projector.as_ref().map(|projector| Gallery::new(projector.shape(), &options)).transpose()?;

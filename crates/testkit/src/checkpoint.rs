@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use clef_llama::gguf::{Gguf, HeaderWriter, TensorInfo, Value};
+use clef_llama::gguf::{Gguf, Value};
 
 /// Tensors by name: shape (slowest dimension first) and data.
 type Tensors = BTreeMap<String, (Vec<u64>, Vec<u8>)>;
@@ -127,20 +127,4 @@ fn safetensors(tensors: &Tensors, halved: bool) -> Vec<u8> {
     header.push('}');
     header += &" ".repeat(header.len().next_multiple_of(8) - header.len());
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
-}
-
-/// Writes a GGUF file that `header` begins, with `tensors` of `source`: names may be others than there.
-///
-/// # Panics
-/// If the file cannot be written.
-pub fn write_image<'a>(
-    path: &Path,
-    source: &'a Gguf,
-    header: HeaderWriter,
-    tensors: impl IntoIterator<Item = &'a TensorInfo>,
-) {
-    let image = header.finish(source, tensors);
-    let mut bytes = vec![0; image.length() as usize];
-    image.read_at(0, &mut bytes).expect("the source can be read");
-    std::fs::write(path, bytes).expect("the folder can be written");
 }

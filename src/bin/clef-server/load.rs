@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use clef_api::{EngineConfig, Record};
 use clef_engine::Engine;
-use clef_http::{Model, Phase, ServerHandle};
+use clef_http::{Model, ServerHandle};
+use clef_hub::Phase;
 use clef_model::Bundle;
 use clef_server::flags::Settings;
-use clef_server::{ModelFlags, one_line};
+use clef_server::{ModelFlags, one_line, plain};
 
 use crate::card;
 use crate::hooks::Hooked;
@@ -27,12 +28,22 @@ const WARM_UP: &[u8] = br#"{"state": "warm-up", "questions": {"ready": {"type": 
 
 /// Fetches what the flags name; the log says how far it is.
 fn fetched(flags: &ModelFlags, goes_on: &dyn Fn() -> bool) -> anyhow::Result<ModelFlags> {
+    // Not the address of a URL: its query may be a signature.
+    tracing::info!("fetching {}", flags.fetch.repository.as_deref().map_or("what the URLs name".into(), plain));
     let mut last = Instant::now();
     let fetched = flags.fetch(&mut |progress| {
         if last.elapsed() >= PROGRESS_INTERVAL {
             last = Instant::now();
-            let (done, all) = (progress.bytes >> 20, progress.total.map_or(0, |total| total >> 20));
-            tracing::info!("fetching {}: {done} of {all} MiB", progress.file);
+            let far = match progress.total {
+                Some(total) => format!("{} of {} MiB", progress.bytes >> 20, total >> 20),
+                None => format!("{} MiB", progress.bytes >> 20),
+            };
+            match progress.phase {
+                Phase::Waiting => tracing::info!("waiting for another download of {}", progress.file),
+                Phase::Pausing => tracing::info!("trying again soon: {}", progress.file),
+                Phase::Checking => tracing::info!("checking {}: {far}", progress.file),
+                _ => tracing::info!("fetching {}: {far}", progress.file),
+            }
         }
         if goes_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
@@ -56,7 +67,7 @@ pub(crate) fn load(settings: &Settings, path: Option<&Path>, server: &ServerHand
 /// `path` is the model's file; none if it has to be fetched first.
 fn model(settings: &Settings, path: Option<&Path>, server: &ServerHandle) -> anyhow::Result<Model> {
     let phase = server.phase();
-    let goes_on = || *phase.borrow() == Phase::Loading;
+    let goes_on = || *phase.borrow() == clef_http::Phase::Loading;
     let flags = if settings.model.fetches() { fetched(&settings.model, &goes_on)? } else { settings.model.clone() };
     let path = path.or(flags.model.as_deref()).context("the model was not fetched")?;
     let start = Instant::now();

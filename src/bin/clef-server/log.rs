@@ -8,11 +8,12 @@ use std::io::{IsTerminal as _, Write};
 
 use anyhow::Context as _;
 use clef_server::flags::{Colors, LogFlags};
+use clef_server::log_filter;
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::Layer;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer};
 
 /// Lines that may wait for a slow reader before some are lost.
 const WAITING_LINES: usize = 8_192;
@@ -33,7 +34,7 @@ pub(crate) fn start(flags: &LogFlags) -> anyhow::Result<Written> {
         guards.push(guard);
         writer
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level(flags.verbosity)));
+    let filter = log_filter(level(flags.verbosity));
     // As llama-server: lines of JSON are data and go to standard output.
     let console = match flags.jsonl {
         true => layer(flags, apart(Box::new(std::io::stdout())), false),

@@ -77,12 +77,13 @@ fn run(settings: &Settings, config: ServerConfig, model: Option<&Path>) -> anyho
             Poll::Ready(())
         })
         .await;
-        runtime.spawn(signals);
+        let signals = runtime.spawn(signals);
         let place = place(scheme, server.local_address());
         announce(settings, &place)?;
         let loader = spawn_load(settings, model, &handle, place)?;
         let ended = server.run().await;
-        wait(&loader);
+        // The task ends with the second signal.
+        wait(&loader, || signals.is_finished());
         // The last handle would end the engine and wait for it, which a second signal does not. The program ends next.
         std::mem::forget(handle);
         anyhow::Ok(ended?)
@@ -112,10 +113,10 @@ fn spawn_load(
         .context("a thread to load with cannot be started")
 }
 
-/// Gives a load that was told to stop the time to do so.
-fn wait(loader: &std::thread::JoinHandle<()>) {
+/// Gives a load that was told to stop the time to do so, unless all is to end at once.
+fn wait(loader: &std::thread::JoinHandle<()>, at_once: impl Fn() -> bool) {
     let start = Instant::now();
-    while !loader.is_finished() && start.elapsed() < LOAD_END {
+    while !loader.is_finished() && start.elapsed() < LOAD_END && !at_once() {
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use clef_api::ModelErrorKind;
 use clef_server::plain;
 
 pub(crate) const EXIT_CODES: &str = "\
@@ -49,7 +50,12 @@ impl Failure {
 
 impl From<clef_api::Error> for Failure {
     fn from(error: clef_api::Error) -> Self {
-        Self { code: if error.is_request_fault() { 3 } else { 1 }, message: error.to_string() }
+        let code = match &error {
+            clef_api::Error::Model(error) if error.kind() == ModelErrorKind::Stopped => STOPPED,
+            error if error.is_request_fault() => 3,
+            _ => 1,
+        };
+        Self { message: error.to_string(), code }
     }
 }
 

@@ -2,12 +2,15 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Subcommand};
-use clef_model::{Written, attach_head, extract_head};
+use clef_api::{ModelError, Written, attach_head, extract_head};
 use clef_server::{byte_bar, plain, size};
 
 use crate::failure::Failure;
+use crate::signals;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -62,15 +65,19 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
 
 fn with_bar(
     output: &Path,
-    write: impl FnOnce(&mut dyn FnMut(u64, u64)) -> clef_model::Result<Written>,
+    write: impl FnOnce(&mut dyn FnMut(u64, u64) -> bool) -> Result<Written, ModelError>,
 ) -> Result<(), Failure> {
+    let goes_on = Arc::new(AtomicBool::new(true));
+    let told = Arc::clone(&goes_on);
+    signals::on_first(move || told.store(false, Ordering::Relaxed))?;
     let bar = byte_bar("writing");
     let written = write(&mut |written, all| {
         bar.set_length(all);
         bar.set_position(written);
+        goes_on.load(Ordering::Relaxed)
     });
     bar.finish_and_clear();
-    let written = written.map_err(anyhow::Error::new)?;
+    let written = written.map_err(clef_api::Error::from)?;
     let parts = match written.backbone_tensors {
         0 => format!("a head of {} tensors", written.head_tensors),
         backbone => format!("a backbone of {backbone} tensors and a head of {}", written.head_tensors),

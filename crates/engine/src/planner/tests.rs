@@ -1,6 +1,7 @@
 //! Cases told one by one, and a bench that holds any turn against the rules.
 
 use super::*;
+use crate::random::Random;
 
 /// A model of nothing but lanes: drives a planner and checks every turn against the rules, told in other words.
 struct Bench {
@@ -284,24 +285,12 @@ fn a_lane_whose_prompt_could_not_begin_stays_free() {
     assert_eq!(planner.next(|_| 1), Turn::Rest);
 }
 
-/// xorshift; good enough to mix cases.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-}
-
 #[test]
 fn whatever_comes_in_whatever_order_every_prompt_ends_and_every_turn_keeps_the_rules() {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let seed = since.expect("it is after 1970").as_nanos() as u64 | 1;
     eprintln!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for _ in 0..200 {
         let lanes: Vec<usize> =
             std::iter::once(1000).chain((0..random.below(4)).map(|_| 1 + random.below(300))).collect();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::random::Random;
 
 /// A state written as a word: one letter, one token.
 fn tokens(word: &str) -> Arc<[TokenId]> {
@@ -286,26 +287,15 @@ impl Naive {
     }
 }
 
-/// xorshift: the same numbers for the same seed, everywhere.
-struct Random(u64);
+/// Few different tokens, so that states share their beginnings.
+fn random_tokens(random: &mut Random, least: usize) -> Vec<TokenId> {
+    let length = least + random.below(9);
+    (0..length).map(|_| TokenId(i32::from(random.below(2) == 1))).collect()
+}
 
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from((self.0 >> 11) % limit as u64).unwrap()
-    }
-
-    fn tokens(&mut self, least: usize) -> Vec<TokenId> {
-        let length = least + self.below(9);
-        (0..length).map(|_| TokenId(i32::from(self.below(2) == 1))).collect()
-    }
-
-    /// Some of the lengths up to and including `last`, ascending.
-    fn lengths(&mut self, first: usize, last: usize) -> Vec<usize> {
-        (first..=last).filter(|_| self.below(3) > 0).collect()
-    }
+/// Some of the lengths from `first` up to and including `last`, ascending.
+fn random_lengths(random: &mut Random, first: usize, last: usize) -> Vec<usize> {
+    (first..=last).filter(|_| random.below(3) > 0).collect()
 }
 
 fn assert_consistent(cache: &StateCache<u64>) {
@@ -325,7 +315,7 @@ fn a_hundred_thousand_random_rounds_agree_with_a_naive_cache() {
     let (mut hits, mut rewound, mut gone_for_others, mut refused) = (0, 0, 0, 0);
     for (seed, budget) in (1..).zip([0, 1, 10, 20, 40, 40, 80, 80, 160, usize::MAX]) {
         eprintln!("seed {seed}, budget {budget}");
-        let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = Random::new(seed);
         let mut cache = StateCache::new(budget);
         let mut naive = Naive { budget, ..Naive::default() };
         for round in 0..10_000 {
@@ -335,8 +325,8 @@ fn a_hundred_thousand_random_rounds_agree_with_a_naive_cache() {
                     naive.entries.clear();
                 }
                 1..500 => {
-                    let tokens = random.tokens(0);
-                    let cuts = random.lengths(0, tokens.len() + 1);
+                    let tokens = random_tokens(&mut random, 0);
+                    let cuts = random_lengths(&mut random, 0, tokens.len() + 1);
                     assert_eq!(cache.shared_prefix(&tokens), naive.shared_prefix(&tokens), "round {round}");
                     let peeked = cache.peek(&tokens, &cuts);
                     let found = cache.find(&tokens, &cuts).map(|hit| (hit.boundary, *hit.payload, hit.tokens));
@@ -346,8 +336,8 @@ fn a_hundred_thousand_random_rounds_agree_with_a_naive_cache() {
                     rewound += usize::from(found.is_some_and(|(boundary, _, length)| boundary < length));
                 }
                 _ => {
-                    let tokens = random.tokens(1);
-                    let mut boundaries = random.lengths(1, tokens.len() - 1);
+                    let tokens = random_tokens(&mut random, 1);
+                    let mut boundaries = random_lengths(&mut random, 1, tokens.len() - 1);
                     boundaries.push(tokens.len());
                     let bytes = random.below(24);
                     let new = NaiveEntry {

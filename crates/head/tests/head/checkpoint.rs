@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clef_head::{ErrorKind, HeadFile};
 use clef_llama::gguf::{Gguf, TensorInfo, TensorType};
-use clef_testkit::{Tiny, assert_close, tiny, write_checkpoint};
+use clef_testkit::{Random, Tiny, assert_close, tiny, write_checkpoint};
 
-use crate::Random;
 use crate::files::rewritten;
 
 /// The head of clef-tiny as a checkpoint would ship it, in a folder of its own.
@@ -152,7 +151,7 @@ fn files_that_are_no_heads_are_refused_by_name() {
     }
     let (_folder, sound) = checkpoint();
     std::fs::copy(sound.with_file_name("joint_head_config.json"), at("joint_head_config.json")).unwrap();
-    refused(&at("x.safetensors"), ErrorKind::InvalidFile, "holds no decision head");
+    refused(&at("x.safetensors"), ErrorKind::InvalidFile, "holds no whole decision head: the tensor ");
 }
 
 #[test]
@@ -167,7 +166,7 @@ fn numbers_that_contradict_the_checkpoints_tensors_are_refused() {
         ("\"width\":256", "\"width\":128", "is expected"),
         ("\"heads\":4", "\"heads\":3", "3 attention heads"),
         ("\"layers\":4", "\"layers\":5", "layers.4."),
-        ("\"layers\":4", "\"layers\":3", "is none of a head's"),
+        ("\"layers\":4", "\"layers\":3", "belongs to no head of the shape that"),
         ("\"layers\":4", "\"layers\":100000", "layers must be a number"),
         ("\"feedforward\":512", "\"feedforward\":256", "is expected"),
         ("\"heads\":4,", "", "missing field"),
@@ -186,6 +185,22 @@ fn numbers_that_contradict_the_checkpoints_tensors_are_refused() {
     refused(&renamed, ErrorKind::InvalidFile, "larger than");
     std::fs::write(path.with_file_name("other_config.json"), &sound).unwrap();
     assert!(HeadFile::open(&renamed).is_ok());
+}
+
+#[test]
+fn values_that_are_no_numbers_are_named() {
+    for (halved, value) in [(false, &f32::NAN.to_le_bytes()[..]), (true, &[0x80, 0xff])] {
+        let (_folder, path) = checkpoint_of(halved);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let end = bytes.len();
+        bytes[end - value.len()..].copy_from_slice(value);
+        std::fs::write(&path, &bytes).unwrap();
+        let file = HeadFile::open(&path).unwrap();
+        let errors: Vec<_> = file.tensors().iter().filter_map(|tensor| file.read(&tensor.name).err()).collect();
+        let [error] = &errors[..] else { panic!("{errors:?}") };
+        assert_eq!(error.kind(), ErrorKind::InvalidFile);
+        assert!(error.to_string().contains("holds NaN or infinite values"), "{error}");
+    }
 }
 
 #[test]

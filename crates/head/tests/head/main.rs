@@ -38,27 +38,6 @@ fn head() -> Head {
     head_of(&tiny(Tiny::F32)).unwrap()
 }
 
-/// xorshift: the same numbers for the same seed, everywhere.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit
-    }
-
-    /// Roughly normal.
-    fn float(&mut self) -> f32 {
-        (0..4).map(|_| self.below(1 << 20) as f32 / (1 << 19) as f32 - 1.0).sum()
-    }
-}
-
 /// A prompt with spans: what the head is asked.
 #[derive(Clone)]
 struct Prompt {

@@ -19,11 +19,12 @@ pub(crate) struct Arguments {
     /// The request: a JSON file, or - for standard input. Of a file named *.jsonl each line is a request
     request: Option<PathBuf>,
 
-    /// Each line is a request, and gets a line of response, in order; a line that cannot be answered gets {\"error\": ...}
+    /// Each line is a request, and gets a line of response, in order; a line that cannot be answered gets {"error": ...}
     #[arg(long, conflicts_with_all = ["pretty", "table", "image", "video"])]
     jsonl: bool,
 
-    /// Of a file of requests, how many are asked at a time
+    /// Of a file of requests, how many are asked at a time: the first response comes when so many lines were read, so a
+    /// program that waits for each response before it writes on needs 1
     #[arg(long, short, value_name = "N", default_value = "4")]
     jobs: NonZeroUsize,
 

@@ -13,8 +13,8 @@ use crate::failure::{Failure, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Requests with their right answers, one a line (JSONL): a request body with \"gold\": {question: answer}, and if you
-    /// like \"id\" and \"group\"
+    /// Requests with their right answers, one a line (JSONL): a request body with "gold": {question: answer}, and if you
+    /// like "id" and "group"
     data: PathBuf,
 
     /// Ask a System One server instead of loading a model
