@@ -224,7 +224,7 @@ fn pictures_that_cannot_be_shown_are_refused_in_a_line() {
     assert!(foreign.fails_with(3).contains("generate.rs"), "{foreign:?}");
     let nowhere = generate(&model, &["--mmproj", projector, "--image", picture, "--raw", "Hello"], "");
     let line = nowhere.fails_with(3);
-    assert!(line.ends_with("the prompt has 0 places for images, 1 are given"), "{line}");
+    assert!(line.ends_with("the prompt has 0 places for images, and there are 1"), "{line}");
     let too_many = run("describe", &model, &["-c", "64", "--mmproj", projector, "--image", picture], "");
     assert!(too_many.fails_with(3).ends_with("tokens, 1 to 64 fit"), "{too_many:?}");
 }

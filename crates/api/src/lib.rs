@@ -92,6 +92,7 @@ pub struct Clef {
     inspection: Arc<Inspection>,
     device_name: Arc<str>,
     kernels: Kernels,
+    context_tokens: usize,
 }
 
 impl Clef {
@@ -117,9 +118,10 @@ impl Clef {
         let (device_name, kernels) = (bundle.device_name().into(), bundle.kernels());
         let (encoder, evaluator, inspection) = bundle.into_parts();
         let text = encoder.text();
+        let context_tokens = encoder.context_tokens();
         let engine = Engine::start(encoder, evaluator, &options.engine)?;
         let name = options.alias.clone().unwrap_or_else(|| path.display().to_string());
-        Ok(Self { engine, name, text, inspection: Arc::new(inspection), device_name, kernels })
+        Ok(Self { engine, name, text, inspection: Arc::new(inspection), device_name, kernels, context_tokens })
     }
 
     /// Answers a request, or a record. Blocks until the answer is there, and while others leave no room for it.
@@ -230,6 +232,11 @@ impl Clef {
         &self.device_name
     }
 
+    /// The most tokens that a prompt may have.
+    pub fn context_tokens(&self) -> usize {
+        self.context_tokens
+    }
+
     /// CPU threads that it is computed with.
     pub fn threads(&self) -> u32 {
         self.kernels.threads
@@ -254,3 +261,8 @@ impl From<Infallible> for Error {
 pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspection, Error> {
     Ok(Inspection::open(path.as_ref(), options)?)
 }
+
+/// The README's program, for the compiler to look at.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -24,14 +24,15 @@ pub struct BenchRow {
     pub cached_ms: f64,
     /// Tokens of that prompt that were not read again.
     pub reused_tokens: u64,
-    /// Tokens of the cold prompt over its time; absent if that is not above 0.
+    /// Tokens that were read of the cold prompt over its time; absent if that is not above 0.
     pub tokens_per_second: Option<f64>,
 }
 
 impl BenchRow {
-    /// A row of what was measured.
-    pub fn new(tokens: u64, cold_ms: f64, cached_ms: f64, reused_tokens: u64) -> Self {
-        let tokens_per_second = (cold_ms > 0.0).then(|| tokens as f64 / cold_ms * 1e3);
+    /// A row of what was measured. Of the cold prompt's tokens `read` were read; every prompt begins with some that are
+    /// known before.
+    pub fn new(tokens: u64, read: u64, cold_ms: f64, cached_ms: f64, reused_tokens: u64) -> Self {
+        let tokens_per_second = (cold_ms > 0.0).then(|| read as f64 / cold_ms * 1e3);
         Self { tokens, cold_ms, cached_ms, reused_tokens, tokens_per_second }
     }
 }

@@ -4,6 +4,7 @@
 //! file that its checkpoint ships. Whoever loads or copies one sees the same in each case: the numbers that shape it, and
 //! tensors under the names that `clef` files give them.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use clef_llama::gguf::{Gguf, HeaderWriter, TensorInfo, TensorType, Value};
@@ -200,8 +201,16 @@ fn read(gguf: &Gguf) -> Result<(Layout, Vec<TensorInfo>)> {
         }
         found.push(TensorInfo { name, ..tensor.clone() });
     }
+    // What is not known may change the answer: numbers that name fewer blocks than there are, for one.
+    let known: HashSet<&str> = found.iter().map(|tensor| tensor.name.as_str()).collect();
+    let mut of_head = gguf.tensors().iter().filter_map(|tensor| tensor.name.strip_prefix(prefix));
+    if let Some(unknown) = of_head.find(|name| HeadFile::is_name_of_head(name) && !known.contains(name)) {
+        let (routing, joint) = (layout.routing_blocks, layout.joint_blocks);
+        let what = format!("the tensor {prefix}{unknown} belongs to no head of {routing} + {joint} blocks");
+        return Err(invalid(gguf.path(), what));
+    }
     if let Some(kind) = gguf.get("clef.decision.type").filter(|kind| *kind != Value::String(b"clef")) {
-        let kind = kind.as_str().unwrap_or("no text");
+        let kind = kind.as_str().unwrap_or("not a text");
         let kind: String = kind.chars().take(64).collect();
         return Err(invalid(gguf.path(), format_args!("clef.decision.type is {kind:?}, only \"clef\" is known")));
     }

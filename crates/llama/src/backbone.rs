@@ -528,6 +528,8 @@ fn show(value: Value<'_>) -> String {
     match value {
         Value::Unsigned(number) => number.to_string(),
         Value::Signed(number) => number.to_string(),
+        // As people write it, but for what would be a long row of zeros.
+        Value::Float(number) if number == 0.0 || (1e-4..1e9).contains(&number.abs()) => number.to_string(),
         Value::Float(number) => format!("{number:e}"),
         Value::Bool(flag) => flag.to_string(),
         Value::String(bytes) => format!("{:?}", shortened(&String::from_utf8_lossy(bytes))),

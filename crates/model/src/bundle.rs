@@ -126,6 +126,7 @@ impl Bundle {
 
 /// What there is to know before anything is loaded.
 pub(crate) fn look_at(path: &Path, options: &ModelOptions) -> Result<(Arc<Gguf>, Inspection)> {
+    options.check()?;
     options.placement.prepare();
     let gguf = Arc::new(inspect::open(path, options)?);
     let inspection = Inspection::of(&gguf, options)?;

@@ -86,8 +86,8 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Reads the header of a model's, a projector's or a head's file. A file that cannot decide is described, with the reasons in
-    /// [`Inspection::missing`].
+    /// Reads the header of a model's, a projector's or a head's file. A file that cannot decide is described, with the
+    /// reasons in [`Inspection::missing`].
     ///
     /// # Errors
     /// If it is not a readable GGUF file, or the options name a projector or a head that is none.

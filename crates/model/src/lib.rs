@@ -4,8 +4,7 @@
 //! [`Bundle::open`] does the loading; [`Bundle::into_parts`] gives the two halves that an engine is started with: a
 //! [`RecordEncoder`] for its encoding threads and an [`Evaluator`] for the thread that owns the model. [`Inspection`]
 //! reads what a file is without loading it; [`attach_head`] and [`extract_head`] make one file of two, and the other way
-//! round. [`Writer`] has the
-//! backbone alone write text.
+//! round. [`Writer`] has the backbone alone write text.
 
 mod attach;
 mod available;

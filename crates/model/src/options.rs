@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clef_llama::gguf::Override;
 use clef_llama::{CacheType, ContextParams, Device, FlashAttention};
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Repack;
 use crate::placement::Placement;
 
@@ -102,6 +103,25 @@ impl ModelOptions {
     pub fn chunk_tokens(&self) -> u32 {
         let on_gpu = || self.gpu_layers != 0 && self.placement.gpus().is_ok_and(|gpus| !gpus.is_empty());
         self.chunk_tokens.unwrap_or_else(|| if on_gpu() { GPU_CHUNK } else { CPU_CHUNK }).min(self.context_tokens)
+    }
+
+    /// Sees that the options go together, as far as that takes no model.
+    ///
+    /// # Errors
+    /// Of kind [`InvalidOption`](ErrorKind::InvalidOption).
+    pub(crate) fn check(&self) -> Result<()> {
+        let refused = |message: String| Err(Error::new(ErrorKind::InvalidOption, message));
+        let (_, values) = self.cache_types();
+        if self.flash_attention == FlashAttention::Off && values.bits() < 16.0 {
+            let named = CacheType::NAMES.iter().find(|(_, kind)| *kind == values).map_or("?", |(name, _)| name);
+            return refused(format!("cached values of type {named} need fused attention, which is off"));
+        }
+        if let (Some(least), Some(most)) = (self.image_min_tokens, self.image_max_tokens)
+            && least > most
+        {
+            return refused(format!("an image cannot have at least {least} tokens and at most {most}"));
+        }
+        Ok(())
     }
 
     /// CPU threads as far as nothing was measured: what is asked for, else one per CPU.

@@ -13,7 +13,7 @@ use std::time::Instant;
 use clef_engine::{Refusal, RefusalKind};
 use clef_llama::gguf::Gguf;
 use clef_llama::{Backbone, Context, Model, ModelParams, Projector, Sampler, Sampling, SequenceId, Token};
-use clef_record::{Image, MediaSlot, Prompt, ShownPixels, TokenId};
+use clef_record::{Grouped, Image, MediaSlot, Prompt, ShownPixels, TokenId};
 
 use crate::bundle::{look_at, model_params, open_vision};
 use crate::characters::Characters;
@@ -230,7 +230,7 @@ impl Writer {
         let opened = sight.gallery.open(&request.images, &[]).map_err(|refusal| refused(&refusal))?;
         let places = tokens.iter().filter(|&&token| token == sight.pad).count();
         if places != request.images.len() {
-            let message = format!("the prompt has {places} places for images, {} are given", request.images.len());
+            let message = format!("the prompt has {places} places for images, and there are {}", request.images.len());
             return Err(Error::new(ErrorKind::Request, message));
         }
         let mut shapes = opened.shapes().into_iter().peekable();
@@ -253,7 +253,10 @@ impl Writer {
     fn fitting(&self, mut prompt: Prompt) -> Result<Prompt> {
         let (tokens, limit) = (prompt.tokens.len(), self.context.params().cells as usize);
         if tokens == 0 || tokens > limit {
-            return Err(Error::new(ErrorKind::Request, format_args!("prompt has {tokens} tokens, 1 to {limit} fit")));
+            return Err(Error::new(
+                ErrorKind::Request,
+                format_args!("the prompt has {} tokens, 1 to {} fit", Grouped(tokens), Grouped(limit)),
+            ));
         }
         prompt.state_end = tokens;
         Ok(prompt)

@@ -52,6 +52,7 @@ impl From<clef_api::Error> for Failure {
     fn from(error: clef_api::Error) -> Self {
         let code = match &error {
             clef_api::Error::Model(error) if error.kind() == ModelErrorKind::Stopped => STOPPED,
+            clef_api::Error::Model(error) if error.kind() == ModelErrorKind::InvalidOption => 2,
             error if error.is_request_fault() => 3,
             _ => 1,
         };

@@ -1,6 +1,7 @@
 //! What a person gives to read, bounded.
 
 use std::io::{IsTerminal as _, Read};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -10,6 +11,11 @@ use crate::failure::Failure;
 
 /// The server's default limit on a body, too.
 pub(crate) const MAX_REQUEST_BYTES: u64 = 100 << 20;
+
+/// How many things are done at a time.
+pub(crate) fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "a whole number from 1 on is expected".to_owned())
+}
 
 /// A file, or standard input where it is `-`. `what` is missing where none is named and a person would have to type it.
 pub(crate) fn read_input(path: Option<&Path>, what: &str) -> Result<Vec<u8>, Failure> {

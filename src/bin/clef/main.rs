@@ -9,17 +9,20 @@ mod head;
 mod input;
 mod inspect;
 mod measure;
+mod memory;
 mod signals;
 mod text;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use clef_server::{normalized, start_logging};
+
+use crate::failure::{Failure, print};
 
 /// Decide with Clef models from the command line.
 #[derive(Debug, Parser)]
-#[command(name = "clef", version, about, after_help = failure::EXIT_CODES, max_term_width = 100)]
+#[command(name = "clef", version, long_version = VERSION, about, after_help = failure::EXIT_CODES, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -28,6 +31,17 @@ struct Arguments {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
+
+/// What `--version` says: what answers is decided by all of it.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("CLEF_GIT_REVISION"),
+    ")\nllama.cpp ",
+    env!("CLEF_LLAMA_BUILD"),
+    "\nbackends: ",
+    env!("CLEF_BACKENDS"),
+);
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -48,6 +62,11 @@ enum Command {
     Generate(Box<text::Arguments>),
     /// Have the backbone describe a picture
     Describe(Box<text::DescribeArguments>),
+    /// Print what a shell needs to complete this program's command lines
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
 }
 
 fn main() -> ExitCode {
@@ -62,9 +81,16 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => measure::bench::run(&arguments),
         Command::Generate(arguments) => text::run(&arguments),
         Command::Describe(arguments) => text::describe(&arguments),
+        Command::Completions { shell } => completions(shell),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "clef", &mut script);
+    print(&String::from_utf8_lossy(&script))
 }

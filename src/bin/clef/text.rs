@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::decide::place;
 use crate::failure::{Failure, print};
 use crate::input::{read_file, read_input, read_media};
+use crate::memory;
 
 // As with llama.cpp's programs, of a flag that is given twice the last one counts.
 #[derive(Debug, Args)]
@@ -71,8 +72,8 @@ struct TextFlags {
     #[arg(long, value_name = "FILE", conflicts_with = "raw")]
     chat_template_file: Option<PathBuf>,
 
-    /// Templates are always Jinja's: without effect
-    #[arg(long, hide = true)]
+    /// Without effect: templates are always Jinja's
+    #[arg(long)]
     jinja: bool,
 
     /// Let the model think before it answers, if the template knows how
@@ -107,6 +108,10 @@ struct TextFlags {
     #[arg(long)]
     json: bool,
 }
+
+/// More than any template takes while it is run. They come with files of others, and a short one can double a text until
+/// there is no memory left.
+const MAX_TEMPLATE_MEMORY: u64 = 1 << 30;
 
 /// More than any template has.
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
@@ -174,6 +179,7 @@ impl TextFlags {
             self.system.iter().map(|text| ChatMessage { role: "system".into(), text: text.clone(), images: 0 });
         let user = ChatMessage { role: "user".into(), text: prompt, images };
         let messages: Vec<ChatMessage> = system.chain([user]).collect();
+        let _watch = memory::watch(MAX_TEMPLATE_MEMORY, "the chat template");
         Ok(writer.render(&template, &messages, self.think).map_err(clef_api::Error::from)?)
     }
 }

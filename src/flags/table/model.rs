@@ -179,7 +179,8 @@ fn image_tokens(text: &str) -> Result<Option<u32>, String> {
 
 /// Zero and less stand for "decide yourself".
 fn threads(text: &str) -> Result<Option<u32>, String> {
-    let count = crate::flags::values::integer(text, i64::from(i32::MIN)..=512)?;
+    let count = crate::flags::values::integer(text, i64::from(i32::MIN)..=512)
+        .map_err(|_| "expected -1 or a number from 1 to 512".to_owned())?;
     Ok(u32::try_from(count).ok().filter(|&count| count > 0))
 }
 

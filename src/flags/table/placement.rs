@@ -11,7 +11,7 @@ pub(super) const FLAGS: &[Flag] = &[
     Flag::value(
         &["--device", "-dev"],
         "DEVICES",
-        "Devices for layers, by name or by place in --list-devices, from 0; none = CPU only [default: all]",
+        "Devices for layers, by name or by place in clef-server --list-devices, from 0; none = CPU only [default: all]",
         |s, v| put(&mut s.model.placement.devices, devices(v).map(Some)),
     )
     .env("LLAMA_ARG_DEVICE"),
@@ -99,7 +99,7 @@ fn devices(text: &str) -> Result<Vec<String>, String> {
     let names: Vec<String> = list(text).map(str::to_owned).collect();
     match names.iter().find(|name| find_gpu(name).is_none()) {
         None if !names.is_empty() => Ok(names),
-        None => Err("expected none or devices of --list-devices".to_owned()),
+        None => Err("expected none or devices of clef-server --list-devices".to_owned()),
         Some(name) => {
             Err(format!("no device {name:?} for layers; expected none or devices of clef-server --list-devices"))
         }

@@ -310,7 +310,7 @@ fn places_that_there_are_not_are_refused() {
             "-dev CPU",
             "error: -dev \"CPU\": no device \"CPU\" for layers; expected none or devices of clef-server --list-devices",
         ),
-        ("-dev ,", "error: -dev \",\": expected none or devices of --list-devices"),
+        ("-dev ,", "error: -dev \",\": expected none or devices of clef-server --list-devices"),
         ("-sm sideways", "error: -sm \"sideways\": expected one of none, layer, row, tensor"),
         ("-mg x", "error: -mg \"x\": expected a whole number from 0 to 255"),
         ("-lm fast", "error: -lm \"fast\": expected one of auto, none, mmap, mlock, mmap+mlock, dio"),

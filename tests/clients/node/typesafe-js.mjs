@@ -175,7 +175,7 @@ await checks.run('images are answered by a server that sees', async () => {
   const request = { state: 'What is this?', images: [picture], questions: one };
   const response = await client(seeing).systemOne(request);
   probability(response.answers.refund.noul);
-  assert.ok(response.usage.inputTokens > 64 || response.usage.input_tokens > 64);
+  assert.ok(response.usage.input_tokens > 64, `${response.usage.input_tokens}`);
 });
 
 await checks.run('a cancelled request and one out of time end, and the next is answered', async () => {

@@ -132,13 +132,13 @@ r2             2     angry    true     0.5000     0.5312  0.0312
 
 #[test]
 fn a_bench_is_a_table_and_json() {
-    let rows = vec![BenchRow::new(371, 1_820.0, 95.5, 300), BenchRow::new(15_000, 55_700.0, 60_000.0, 0)];
+    let rows = vec![BenchRow::new(371, 364, 1_820.0, 95.5, 300), BenchRow::new(15_000, 15_000, 55_700.0, 60_000.0, 0)];
     let report = BenchReport { subject: "clef-nano".to_owned(), rows };
     let expected = "\
 clef-nano
 
 tokens  cold ms  tokens/s  asked again ms  of it reused
-371      1820.0     203.8            95.5           300
+371      1820.0     200.0            95.5           300
 15,000  55700.0     269.3         60000.0             0
 ";
     assert_eq!(report.to_text(), expected);
@@ -155,8 +155,8 @@ tokens  cold ms  tokens/s  asked again ms  of it reused
             "cold_ms": 1820.0,
             "cached_ms": 95.5,
             "reused_tokens": 300,
-            "tokens_per_second": 371.0 / 1820.0 * 1e3,
+            "tokens_per_second": 200.0,
         })
     );
-    assert_eq!(BenchRow::new(1, 0.0, 0.0, 0).tokens_per_second, None);
+    assert_eq!(BenchRow::new(1, 1, 0.0, 0.0, 0).tokens_per_second, None);
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use clef_head::{ErrorKind, Head, HeadFile, Layout, QuestionSpans, QuestionType, Reading};
 use clef_llama::Device;
 use clef_llama::gguf::{Gguf, TensorInfo, TensorType};
-use clef_testkit::{Closeness, Tiny, assert_close, fixture, golden, tiny};
+use clef_testkit::{Closeness, Random, Tiny, assert_close, fixture, golden, tiny};
 
 use crate::files::{hollow, hollow_copy, rewritten};
 

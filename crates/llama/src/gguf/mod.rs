@@ -4,14 +4,16 @@
 //! treats the file as hostile input: every length is checked against the bytes that are there, nothing is allocated
 //! in proportion to a number that the file merely claims, and metadata stays in the mapped file until asked for.
 
+mod header;
 mod overrides;
 mod reader;
 mod split;
 mod value;
 mod virtual_file;
 
+pub use header::TensorInfo;
 pub use overrides::Override;
-pub use reader::{Gguf, TensorInfo};
+pub use reader::Gguf;
 pub use value::{Array, Value, ValueType};
 pub use virtual_file::{HeaderWriter, VirtualGguf};
 

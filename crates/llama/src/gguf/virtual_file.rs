@@ -8,7 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::reader::{Gguf, TensorInfo, read_exact_at};
+use super::header::TensorInfo;
+use super::reader::{Gguf, read_exact_at};
 use super::value::ValueType;
 
 /// Builds a GGUF version 3 header.

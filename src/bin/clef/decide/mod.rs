@@ -12,7 +12,7 @@ use clef_api::{Image, LocItem, Record, Video, VideoContent};
 use clef_server::{ModelFlags, find_model, open_with_progress};
 
 use crate::failure::{Failure, print};
-use crate::input::{read_input, read_media};
+use crate::input::{at_least_one, read_input, read_media};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 
     /// Of a file of requests, how many are asked at a time: the first response comes when so many lines were read, so a
     /// program that waits for each response before it writes on needs 1
-    #[arg(long, short, value_name = "N", default_value = "4")]
+    #[arg(long, short, value_name = "N", default_value = "4", value_parser = at_least_one)]
     jobs: NonZeroUsize,
 
     /// Show a picture file before the state, after those in the request; may be given several times

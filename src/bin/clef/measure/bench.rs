@@ -13,8 +13,9 @@ use crate::failure::{Failure, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Tokens of the prompts, about; what they came to is shown
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [256, 1024, 4096])]
+    /// Tokens of the prompts, or a few less: what they came to is shown, and how long it took to answer one, cold and
+    /// asked again with another question
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "256,1024,4096")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     sizes: Vec<u32>,
 
@@ -29,8 +30,11 @@ pub(crate) struct Arguments {
     model: ModelFlags,
 }
 
-/// Tokens of everything but the state: the fixed text around it and two questions, about.
-const AROUND: usize = 200;
+/// Tokens of the first prompt's state: enough for every size that can be asked for.
+const FIRST: usize = 64;
+
+/// The one that a prompt is asked first, and the one when it is asked again.
+const QUESTIONS: [&str; 2] = ["Is the parcel late?", "Was it paid for already?"];
 
 const WORDS: [&str; 12] = [
     "parcel", "late", "invoice", "nobody", "answered", "charged", "twice", "the", "broken", "letter", "since", "monday",
@@ -39,30 +43,46 @@ const WORDS: [&str; 12] = [
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (file, options) = find_model(&arguments.model)?;
     let clef = open_with_progress(file.path(), &options)?;
-    // The first request finds caches of the processor cold, whatever its size.
-    ask(&clef, &state(&clef, 64, 0), "Is it late?")?;
+    // The first request finds caches of the processor cold, whatever its size. It tells what a prompt has beside the state.
+    let first = state(&clef, FIRST, 0);
+    let mut around = 0;
+    for question in QUESTIONS {
+        let (outcome, _) = ask(&clef, &first, question)?;
+        around = around.max(outcome.decision.input_tokens - tokens(&clef, &first));
+    }
+    let limit = clef.context_tokens();
+    // Before anything is measured that would be lost.
+    if let Some(size) = arguments.sizes.iter().find(|&&size| !(around + 1..=limit).contains(&(size as usize))) {
+        let least = around + 1;
+        return Err(Failure::usage(format!(
+            "--sizes {size}: prompts of {least} to {limit} tokens can be measured; -c moves the limit"
+        )));
+    }
     let mut rows = Vec::with_capacity(arguments.sizes.len());
     let mut seed = 0;
     for &size in &arguments.sizes {
-        let (mut cold, mut cached, mut tokens, mut reused) = (Vec::new(), Vec::new(), 0, 0);
+        let (mut cold, mut cached) = (Vec::new(), Vec::new());
+        let (mut tokens, mut read, mut reused) = (0, 0, 0);
         for _ in 0..arguments.rounds {
             seed += 1;
-            let state = state(&clef, (size as usize).saturating_sub(AROUND), seed);
-            let (first, time) = ask(&clef, &state, "Is it late?")?;
+            let state = state(&clef, size as usize - around, seed);
+            let (first, time) = ask(&clef, &state, QUESTIONS[0])?;
             cold.push(time);
-            let (again, time) = ask(&clef, &state, "Was it paid for?")?;
+            let (again, time) = ask(&clef, &state, QUESTIONS[1])?;
             cached.push(time);
-            (tokens, reused) = (first.decision.input_tokens, again.reused_tokens);
+            // How every prompt begins is read when the model is opened.
+            (tokens, read) = (first.decision.input_tokens, first.decision.input_tokens - first.reused_tokens);
+            reused = again.reused_tokens;
         }
-        rows.push(BenchRow::new(tokens as u64, median(cold), median(cached), reused as u64));
+        rows.push(BenchRow::new(tokens as u64, read as u64, median(cold), median(cached), reused as u64));
     }
     let subject = format!("{}, {}, {} threads", subject(file.path()), clef.device_name(), clef.threads());
     let report = BenchReport { subject, rows };
     print(&arguments.format.choose(&report, BenchReport::to_text, BenchReport::to_markdown, BenchReport::to_json))
 }
 
-/// A state of about so many tokens, another one for each `seed`.
-fn state(clef: &Clef, tokens: usize, seed: u64) -> String {
+/// A state of so many tokens or a few less, another one for each `seed`.
+fn state(clef: &Clef, wanted: usize, seed: u64) -> String {
     let mut number = seed.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(3_037_000_493);
     let mut next = || {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -71,14 +91,21 @@ fn state(clef: &Clef, tokens: usize, seed: u64) -> String {
     // The seed comes first, so that no two states share a beginning.
     let mut text = format!("{seed}.");
     // Never more tokens than characters, so this many words are enough.
-    for _ in 0..tokens {
+    for _ in 0..wanted {
         text.push(' ');
         text.push_str(next());
     }
-    let counted = clef.text().tokenize(&text, false).map_or(tokens, |tokens| tokens.len()).max(1);
-    let kept = text.len() * tokens.min(counted) / counted;
-    text.truncate(text.floor_char_boundary(kept));
+    // Most words are several tokens.
+    let kept = text.len() * wanted / tokens(clef, &text).max(1);
+    text.truncate(text.floor_char_boundary(kept.min(text.len())));
+    while tokens(clef, &text) > wanted {
+        text.truncate(text.rfind(' ').unwrap_or(0));
+    }
     text
+}
+
+fn tokens(clef: &Clef, text: &str) -> usize {
+    clef.text().tokenize(text, false).map_or(0, |tokens| tokens.len())
 }
 
 /// Asks, and returns the time it took, too.

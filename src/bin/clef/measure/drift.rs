@@ -10,6 +10,7 @@ use clef_server::{FileFlags, open_with_progress};
 use super::in_process::InProcess;
 use super::{Format, ask_all, draw, subject};
 use crate::failure::{Failure, print};
+use crate::input::at_least_one;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -23,7 +24,7 @@ pub(crate) struct Arguments {
     requests: PathBuf,
 
     /// Requests asked at a time
-    #[arg(long, short, value_name = "N", default_value = "2")]
+    #[arg(long, short, value_name = "N", default_value = "2", value_parser = at_least_one)]
     jobs: NonZeroUsize,
 
     /// How many of the records that moved most are named
@@ -42,6 +43,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    // What keeps the second file from deciding is said before the first one has answered everything.
+    let candidate = clef_api::inspect(&arguments.candidate, &arguments.model.0.options().model)?;
+    if let Some(missing) = candidate.missing.first() {
+        return Err(anyhow::anyhow!("{missing}").into());
+    }
     // One after the other, so that the memory of one suffices.
     let reference = answers(arguments, &arguments.reference)?;
     let candidate = answers(arguments, &arguments.candidate)?;

@@ -10,6 +10,7 @@ use clef_server::{ModelFlags, find_model, model_flag_ids, open_with_progress};
 use super::in_process::InProcess;
 use super::{Format, ask_all, draw, identity::identity, subject};
 use crate::failure::{Failure, print};
+use crate::input::at_least_one;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -21,12 +22,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "URL", conflicts_with_all = model_flag_ids())]
     url: Option<String>,
 
-    /// The key for --url
-    #[arg(long, value_name = "KEY", env = "CLEF_API_KEY", hide_env_values = true, requires = "url")]
+    /// The key for --url [env: CLEF_API_KEY]
+    #[arg(long, value_name = "KEY", requires = "url")]
     api_key: Option<String>,
 
     /// Requests asked at a time; measure latencies with 1
-    #[arg(long, short, value_name = "N", default_value = "1")]
+    #[arg(long, short, value_name = "N", default_value = "1", value_parser = at_least_one)]
     jobs: NonZeroUsize,
 
     /// Keep answers in a file as they come, and ask only what is not in it yet
@@ -51,7 +52,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (subject, identity, answerer): (String, String, Box<dyn Answerer>) = match &arguments.url {
         Some(url) => {
-            let options = RemoteOptions { api_key: arguments.api_key.clone(), ..RemoteOptions::default() };
+            // Not clap's: a variable that is set for other programs asks for no --url.
+            let variable = || std::env::var("CLEF_API_KEY").ok().filter(|key| !key.is_empty());
+            let options =
+                RemoteOptions { api_key: arguments.api_key.clone().or_else(variable), ..RemoteOptions::default() };
             let remote = Remote::new(url, options)?;
             (remote.url().to_owned(), String::new(), Box::new(remote))
         }
