@@ -23,8 +23,8 @@ use crate::url::{Origin, Url};
 /// How many hosts may pass a request on.
 const MAX_REDIRECTS: usize = 10;
 
-/// The longest head of an answer. Signed addresses take a few kilobytes.
-const MAX_HEAD_BYTES: usize = 64 << 10;
+/// The longest status line and headers of a response. Signed addresses take a few kilobytes.
+const MAX_HEADER_BYTES: usize = 64 << 10;
 
 /// How requests are made, shared by all threads.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Client {
 }
 
 /// What is asked for.
-pub(crate) struct Question<'a> {
+pub(crate) struct HttpRequest<'a> {
     pub(crate) method: Method,
     pub(crate) url: &'a Url,
     pub(crate) headers: Vec<(HeaderName, String)>,
@@ -55,8 +55,8 @@ pub(crate) struct Linked {
     pub(crate) size: Option<u64>,
 }
 
-/// The answer of the last host, with what those before it said.
-pub(crate) struct Answer {
+/// The response of the last host, with what those before it said.
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) linked: Linked,
@@ -90,17 +90,17 @@ impl Client {
         &self.timeouts
     }
 
-    /// Asks, and follows redirects. A question for a head only is not passed on to another host by one that has
-    /// answered it: signed addresses are often good for nothing but fetching.
+    /// Sends a request, and follows redirects. A `HEAD` is not passed on to another host by one that has said what the
+    /// file is called: signed addresses are often good for nothing but fetching.
     ///
     /// # Errors
-    /// If there is no answer, or redirects lead nowhere. A status that says no is an answer.
-    pub(crate) fn ask(&self, question: &Question<'_>) -> Result<Answer> {
-        let mut url = question.url.clone();
+    /// If there is no response, or redirects lead nowhere. A status that says no is a response.
+    pub(crate) fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse> {
+        let mut url = request.url.clone();
         let mut linked = Linked::default();
         for _ in 0..=MAX_REDIRECTS {
             let token = self.token.as_ref().filter(|_| url.origin() == self.token_origin);
-            let response = self.send(question, &url, token)?;
+            let response = self.send_once(request, &url, token)?;
             linked.gather(response.headers());
             let status = response.status().as_u16();
             let target = matches!(status, 301 | 302 | 303 | 307 | 308)
@@ -109,47 +109,47 @@ impl Client {
                 .map(|location| redirect(&url, location))
                 .transpose()?;
             let is_answered = |target: &Url| {
-                question.method == Method::HEAD && linked.etag.is_some() && target.origin() != url.origin()
+                request.method == Method::HEAD && linked.etag.is_some() && target.origin() != url.origin()
             };
             match target {
                 Some(target) if !is_answered(&target) => url = target,
                 _ => {
                     let (parts, body) = response.into_parts();
-                    return Ok(Answer {
+                    return Ok(HttpResponse {
                         status,
                         headers: parts.headers,
                         linked,
                         had_token: token.is_some(),
                         host: url.host().to_owned(),
-                        is_passed_on: url.origin() != question.url.origin(),
+                        is_passed_on: url.origin() != request.url.origin(),
                         body: body.into_reader(),
                     });
                 }
             }
         }
-        let message = format!("{} is redirected more than {MAX_REDIRECTS} times", question.url);
+        let message = format!("{} is redirected more than {MAX_REDIRECTS} times", request.url);
         Err(Error::new(ErrorKind::Protocol, message))
     }
 
-    fn send(
+    fn send_once(
         &self,
-        question: &Question<'_>,
+        request: &HttpRequest<'_>,
         url: &Url,
         token: Option<&Token>,
     ) -> Result<ureq::http::Response<ureq::Body>> {
-        let mut request = Request::builder().method(question.method.clone()).uri(url.uri().clone());
+        let mut whole = Request::builder().method(request.method.clone()).uri(url.uri().clone());
         // Lengths and ranges are to be those of the file.
-        request = request.header(ACCEPT_ENCODING, "identity");
-        for (name, value) in &question.headers {
-            request = request.header(name, value);
+        whole = whole.header(ACCEPT_ENCODING, "identity");
+        for (name, value) in &request.headers {
+            whole = whole.header(name, value);
         }
         if let Some(token) = token {
-            request = request.header(AUTHORIZATION, token.header_value());
+            whole = whole.header(AUTHORIZATION, token.header_value());
         }
-        let request = request.body(()).map_err(|error| {
+        let whole = whole.body(()).map_err(|error| {
             Error::new(ErrorKind::InvalidRequest, format_args!("{url} cannot be asked for: {error}")).with_source(error)
         })?;
-        self.agent(url).run(request).map_err(|error| no_answer(url, error, &self.timeouts))
+        self.agent(url).run(whole).map_err(|error| no_response(url, error, &self.timeouts))
     }
 
     fn agent(&self, url: &Url) -> &Agent {
@@ -172,7 +172,7 @@ impl Linked {
     }
 }
 
-impl Answer {
+impl HttpResponse {
     /// A header, if it is there and ASCII.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(&self.headers, name)
@@ -263,14 +263,14 @@ fn agent(proxy: Option<ureq::Proxy>, timeouts: &Timeouts, user_agent: &str, root
     Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
-        .max_response_header_size(MAX_HEAD_BYTES)
+        .max_response_header_size(MAX_HEADER_BYTES)
         // A connection that lay idle may be closed on the other side, and fails only when it is used again.
         .max_idle_connections(0)
         .proxy(proxy)
         .user_agent(user_agent)
         .timeout_resolve(Some(timeouts.connect))
         .timeout_connect(Some(timeouts.connect))
-        .timeout_recv_response(Some(timeouts.answer))
+        .timeout_recv_response(Some(timeouts.response))
         .timeout_per_read(Some(timeouts.stall))
         .timeout_per_write(Some(timeouts.stall))
         .tls_config(TlsConfig::builder().root_certs(root_certs).build())
@@ -291,8 +291,8 @@ fn root_certificates() -> RootCerts {
     found.certs.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect::<Vec<_>>().into()
 }
 
-/// Why there is no answer.
-fn no_answer(url: &Url, error: ureq::Error, timeouts: &Timeouts) -> Error {
+/// Why there is no response.
+fn no_response(url: &Url, error: ureq::Error, timeouts: &Timeouts) -> Error {
     let host = url.host();
     let unreachable = |why: &str| {
         let help = "check the network (and https_proxy, if there is one)";
@@ -304,7 +304,7 @@ fn no_answer(url: &Url, error: ureq::Error, timeouts: &Timeouts) -> Error {
             unreachable(&format!("no connection within {} s", timeouts.connect.as_secs_f64())).transient()
         }
         ureq::Error::Timeout(_) => {
-            let message = format!("{url} is not answered within {} s", timeouts.answer.as_secs_f64());
+            let message = format!("{url} is not answered within {} s", timeouts.response.as_secs_f64());
             Error::new(ErrorKind::Interrupted, message).transient()
         }
         ureq::Error::Io(io_error) if is_about_certificates(io_error) => {
@@ -317,7 +317,7 @@ fn no_answer(url: &Url, error: ureq::Error, timeouts: &Timeouts) -> Error {
             unreachable(&error.to_string()).transient()
         }
         ureq::Error::LargeResponseHeader(_, limit) => {
-            let message = format!("{url} is answered with a head of more than {limit} bytes");
+            let message = format!("{url} is answered with headers of more than {limit} bytes");
             Error::new(ErrorKind::Protocol, message)
         }
         _ => {

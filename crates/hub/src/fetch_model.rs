@@ -6,7 +6,7 @@ use ureq::http::Method;
 
 use crate::blob_cache::BlobCache;
 use crate::choose::{Chosen, NotChosen, choose};
-use crate::client::{Question, bare_etag};
+use crate::client::{HttpRequest, bare_etag};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::{FetchedFile, FetchedModel, Hub};
@@ -66,7 +66,7 @@ impl<'a> ModelFetch<'a> {
         if is_one_file && is_commit(self.request.revision()) { self.find_in_cache().ok() } else { None }
     }
 
-    /// The request answered from what is there.
+    /// What is asked for, of what is there.
     fn find_in_cache(&self) -> Result<FetchedModel, Missing> {
         let listing = self.cache.listing(self.request.revision()).ok_or(Missing::Repo)?;
         let chosen = self.choose(&listing).map_err(Missing::File)?;
@@ -103,7 +103,7 @@ impl<'a> ModelFetch<'a> {
     /// The hub's list, or else what the cache holds. Only where the cache is of no help is the hub asked more than once:
     /// whoever starts a server without a network should not have to wait for it.
     fn list_or_find(&self, reporter: &mut Reporter<'_>) -> Result<Asked> {
-        let mut tries = Tries::for_question(&self.hub.options.patience);
+        let mut tries = Tries::for_first_request(&self.hub.options.patience);
         loop {
             let failure = match self.list() {
                 Ok(listing) => return Ok(Asked::Listing(listing)),
@@ -123,12 +123,13 @@ impl<'a> ModelFetch<'a> {
         let (repo, revision) = (self.request.repo(), self.request.revision());
         let segments = ["api", "models", repo.owner(), repo.name(), "revision", revision];
         let url = self.hub.endpoint.with_segments(segments)?.with_query("blobs=true")?;
-        let mut answer = self.hub.client.ask(&Question { method: Method::GET, url: &url, headers: Vec::new() })?;
-        if answer.status != 200 {
-            return Err(refusal(&answer, Subject::Repo { repo, revision, file: None, page: &self.page }));
+        let mut response =
+            self.hub.client.send(&HttpRequest { method: Method::GET, url: &url, headers: Vec::new() })?;
+        if response.status != 200 {
+            return Err(refusal(&response, Subject::Repo { repo, revision, file: None, page: &self.page }));
         }
-        let longest = self.hub.options.timeouts.answer.saturating_mul(2);
-        Listing::read(&mut answer, &repo.to_string(), longest)
+        let longest = self.hub.options.timeouts.response.saturating_mul(2);
+        Listing::read(&mut response, &repo.to_string(), longest)
     }
 
     fn fetch(&self, listing: &Listing, chosen: &Chosen, reporter: Reporter<'_>) -> Result<FetchedModel> {
@@ -225,20 +226,20 @@ impl<'a> ModelFetch<'a> {
     ) -> Result<RepoFile> {
         let mut tries = Tries::new(&self.hub.options.patience);
         loop {
-            let asked = self.hub.client.ask(&Question { method: Method::HEAD, url, headers: Vec::new() });
+            let asked = self.hub.client.send(&HttpRequest { method: Method::HEAD, url, headers: Vec::new() });
             let failure = match asked {
-                Ok(answer) if matches!(answer.status, 200 | 301 | 302 | 303 | 307 | 308) => {
-                    let own = answer.header("etag").map(bare_etag);
-                    let Some(etag) = answer.linked.etag.as_deref().or(own).and_then(Etag::new) else {
+                Ok(response) if matches!(response.status, 200 | 301 | 302 | 303 | 307 | 308) => {
+                    let own = response.header("etag").map(bare_etag);
+                    let Some(etag) = response.linked.etag.as_deref().or(own).and_then(Etag::new) else {
                         let message = format!("{url} is sent without an ETag; is {} a hub?", self.hub.endpoint);
                         return Err(Error::new(ErrorKind::Protocol, message));
                     };
                     // Some servers give every head the length of what they send with it: none.
-                    let own = answer.content_length().filter(|size| answer.status == 200 && *size > 0);
-                    let size = file.size.or(answer.linked.size).or(own);
+                    let own = response.content_length().filter(|size| response.status == 200 && *size > 0);
+                    let size = file.size.or(response.linked.size).or(own);
                     return Ok(RepoFile { path: file.path.clone(), size, etag: Some(etag) });
                 }
-                Ok(answer) => refusal(&answer, subject),
+                Ok(response) => refusal(&response, subject),
                 Err(failure) => failure,
             };
             tries.after(failure, 0, 0, reporter)?;

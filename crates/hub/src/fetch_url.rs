@@ -21,7 +21,7 @@ use ureq::http::Method;
 use ureq::http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
 
 use crate::choose::SplitName;
-use crate::client::{Answer, Question};
+use crate::client::{HttpRequest, HttpResponse};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::{FetchedFile, FetchedModel, Hub};
@@ -119,7 +119,7 @@ impl UrlFetch<'_> {
         if self.hub.options.offline {
             return self.found().map(|file| (file, None)).ok_or_else(|| self.offline());
         }
-        let mut tries = Tries::for_question(&self.hub.options.patience);
+        let mut tries = Tries::for_first_request(&self.hub.options.patience);
         let said = loop {
             let failure = match self.ask(self.note().as_ref()) {
                 Ok(said) => break said,
@@ -182,40 +182,40 @@ impl UrlFetch<'_> {
         Error::new(ErrorKind::Offline, message)
     }
 
-    /// Asks what the server has now. Some servers answer only those who fetch, so it is asked for the head first, and
-    /// then for the file, of which no more than the head is read.
+    /// Asks what the server has now. Some servers answer only those who fetch, so it is a `HEAD` first, and then a `GET`,
+    /// of which no more than the headers are read.
     fn ask(&self, note: Option<&Note>) -> Result<Said> {
         let head = self.ask_by(Method::HEAD, note);
         match head {
-            Ok(answer) if answer.status < 400 => self.said(&answer),
+            Ok(response) if response.status < 400 => self.said(&response),
             Err(failure) if failure.kind() != ErrorKind::Protocol => Err(failure),
-            _ => self.ask_by(Method::GET, note).and_then(|answer| self.said(&answer)),
+            _ => self.ask_by(Method::GET, note).and_then(|response| self.said(&response)),
         }
     }
 
-    fn ask_by(&self, method: Method, note: Option<&Note>) -> Result<Answer> {
+    fn ask_by(&self, method: Method, note: Option<&Note>) -> Result<HttpResponse> {
         let mut headers = Vec::new();
         if let Some(validator) = note.and_then(|note| note.validator.as_deref()).and_then(Validator::from_text) {
             let name = if validator.is_etag() { IF_NONE_MATCH } else { IF_MODIFIED_SINCE };
             headers.push((name, validator.as_str().to_owned()));
         }
-        self.hub.client.ask(&Question { method, url: self.url, headers })
+        self.hub.client.send(&HttpRequest { method, url: self.url, headers })
     }
 
-    fn said(&self, answer: &Answer) -> Result<Said> {
+    fn said(&self, response: &HttpResponse) -> Result<Said> {
         let subject = Subject::Address(self.url);
-        let sha256 = answer.linked.etag.as_deref().and_then(Etag::new).and_then(|etag| etag.sha256());
-        match answer.status {
+        let sha256 = response.linked.etag.as_deref().and_then(Etag::new).and_then(|etag| etag.sha256());
+        match response.status {
             304 => Ok(Said { is_unchanged: true, ..Said::default() }),
             200 => {
-                check_is_no_page(answer, subject)?;
+                check_is_no_page(response, subject)?;
                 // Some servers give every head the length of what they send with it: none.
-                let size = answer.content_length().or(answer.linked.size).filter(|size| *size > 0);
-                Ok(Said { is_unchanged: false, validator: Validator::of(answer), size, sha256 })
+                let size = response.content_length().or(response.linked.size).filter(|size| *size > 0);
+                Ok(Said { is_unchanged: false, validator: Validator::of(response), size, sha256 })
             }
             // The hub has said all there is to say, and passes on to where it is kept.
-            300..400 if sha256.is_some() => Ok(Said { size: answer.linked.size, sha256, ..Said::default() }),
-            _ => Err(refusal(answer, subject)),
+            300..400 if sha256.is_some() => Ok(Said { size: response.linked.size, sha256, ..Said::default() }),
+            _ => Err(refusal(response, subject)),
         }
     }
 

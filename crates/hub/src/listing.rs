@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::client::Answer;
+use crate::client::HttpResponse;
 use crate::error::{Error, ErrorKind, Result};
 use crate::request::{is_commit, is_safe_path};
 use crate::text::{Bytes, Foreign};
@@ -59,7 +59,7 @@ impl Etag {
     }
 }
 
-/// The hub's answer; what else it says is not looked at.
+/// The hub's list; what else it says is not looked at.
 #[derive(Deserialize)]
 struct Info {
     sha: Option<String>,
@@ -85,9 +85,9 @@ impl Listing {
     /// Reads the hub's list of files.
     ///
     /// # Errors
-    /// If the connection breaks, or the answer is no list. Files whose names are not safe are left out.
-    pub(crate) fn read(answer: &mut Answer, repo: &str, longest: Duration) -> Result<Self> {
-        let body = read_all(answer, repo, longest)?;
+    /// If the connection breaks, or what came is not a list. Files whose names are not safe are left out.
+    pub(crate) fn read(response: &mut HttpResponse, repo: &str, longest: Duration) -> Result<Self> {
+        let body = read_all(response, repo, longest)?;
         let nonsense = |why: &str| {
             let message = format!("the list of files of {repo} is none: {}", Foreign(why));
             Error::new(ErrorKind::Protocol, message)
@@ -124,12 +124,12 @@ impl RepoFile {
 }
 
 /// A body of bounded size, in bounded time however slowly it drips.
-fn read_all(answer: &mut Answer, repo: &str, longest: Duration) -> Result<Vec<u8>> {
+fn read_all(response: &mut HttpResponse, repo: &str, longest: Duration) -> Result<Vec<u8>> {
     let start = Instant::now();
     let mut body = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {
-        let count = answer.read(&mut buffer).map_err(|error| {
+        let count = response.read(&mut buffer).map_err(|error| {
             let message = format!("the list of files of {repo} broke off: {error}");
             Error::new(ErrorKind::Interrupted, message).with_source(error).transient()
         })?;

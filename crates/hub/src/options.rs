@@ -56,8 +56,8 @@ pub struct Proxies {
 pub struct Timeouts {
     /// For a connection, TLS included. 15 seconds by default.
     pub connect: Duration,
-    /// For the head of an answer; twice that for a list of files. 30 seconds by default.
-    pub answer: Duration,
+    /// For the status and the headers of a response; twice that for a list of files. 30 seconds by default.
+    pub response: Duration,
     /// For the next bytes of a file; a transfer that brings less than 4 KiB in twice that time is given up too. 30
     /// seconds by default. A callback that says to stop is heard no later than after this time.
     pub stall: Duration,
@@ -65,11 +65,11 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(15), answer: Duration::from_secs(30), stall: Duration::from_secs(30) }
+        Self { connect: Duration::from_secs(15), response: Duration::from_secs(30), stall: Duration::from_secs(30) }
     }
 }
 
-/// How often to try again what may succeed a moment later: broken transfers, and answers that say so.
+/// How often to try again what may succeed a moment later: broken transfers, and responses that say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
     /// Tries in a row that bring nothing new; a try that brings 1 MiB begins the count anew. 6 by default.

@@ -14,7 +14,7 @@ const BYTES_THAT_COUNT: u64 = 1 << 20;
 /// How long a pause goes on without asking whether to stop.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The tries that one file, or one question, has.
+/// The tries that one file, or one request, has.
 pub(crate) struct Tries<'a> {
     patience: &'a Patience,
     failed: u32,
@@ -26,9 +26,9 @@ impl<'a> Tries<'a> {
         Self { patience, failed: 0, is_at_start: false }
     }
 
-    /// For the first question of all: without a network somebody waits for an answer, and that there is none is the
-    /// answer. A network that goes away later may come back.
-    pub(crate) fn for_question(patience: &'a Patience) -> Self {
+    /// For the first request of all: somebody who has no network waits to be told so. A network that goes away later
+    /// may come back.
+    pub(crate) fn for_first_request(patience: &'a Patience) -> Self {
         Self { patience, failed: 0, is_at_start: true }
     }
 

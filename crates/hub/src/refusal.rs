@@ -1,10 +1,11 @@
-//! Answers that say no, in words that say what to do.
+//! Responses that say no, in words that say what to do.
 //!
 //! A host that the hub passes a request on to has no opinion of who may read what: if it refuses, the address that the
-//! hub has signed is too old, and the hub is asked for another. The hub itself says what is meant in `X-Error-Code` and blurs the status on purpose: a repository that does not exist and
-//! one that is private look alike to somebody without a token.
+//! hub has signed is too old, and the hub is asked for another. The hub itself says what is meant in `X-Error-Code` and
+//! blurs the status on purpose: a repository that does not exist and one that is private look alike to somebody without
+//! a token.
 
-use crate::client::Answer;
+use crate::client::HttpResponse;
 use crate::error::{Error, ErrorKind};
 use crate::request::RepoId;
 use crate::text::Foreign;
@@ -31,13 +32,13 @@ pub(crate) enum Subject<'a> {
     Address(&'a Url),
 }
 
-/// The error that an answer with a status other than the wanted ones is.
-pub(crate) fn refusal(answer: &Answer, subject: Subject<'_>) -> Error {
-    let status = answer.status;
+/// The error that a response with a status other than the wanted ones is.
+pub(crate) fn refusal(response: &HttpResponse, subject: Subject<'_>) -> Error {
+    let status = response.status;
     let why = match (status, subject) {
         (429, _) => Some("is asked too often"),
         (408 | 425 | 500..=599, _) => Some("cannot answer now"),
-        (_, Subject::Repo { .. }) if answer.is_passed_on => Some("refuses what the hub has signed"),
+        (_, Subject::Repo { .. }) if response.is_passed_on => Some("refuses what the hub has signed"),
         _ => None,
     };
     if let Some(why) = why {
@@ -45,20 +46,26 @@ pub(crate) fn refusal(answer: &Answer, subject: Subject<'_>) -> Error {
             Subject::Repo { repo, .. } => format!(" (asked for {repo})"),
             Subject::Address(_) => String::new(),
         };
-        let message = format!("{}{asked} {why}, status {status}{}", answer.host, reason(answer));
-        return Error::new(ErrorKind::Server, message).transient().with_retry_after(answer.retry_after());
+        let message = format!("{}{asked} {why}, status {status}{}", response.host, reason(response));
+        return Error::new(ErrorKind::Server, message).transient().with_retry_after(response.retry_after());
     }
     let (kind, message) = match subject {
-        Subject::Repo { repo, revision, file, page } => repo_refusal(answer, repo, revision, file, page),
+        Subject::Repo { repo, revision, file, page } => repo_refusal(response, repo, revision, file, page),
         Subject::Address(url) => address_refusal(status, url),
     };
-    Error::new(kind, format_args!("{message}{}", reason(answer)))
+    Error::new(kind, format_args!("{message}{}", reason(response)))
 }
 
-fn repo_refusal(answer: &Answer, repo: &RepoId, revision: &str, file: Option<&str>, page: &Url) -> (ErrorKind, String) {
-    let code = answer.header("x-error-code").unwrap_or("");
-    match (code, answer.status, file) {
-        ("GatedRepo", _, _) if answer.had_token => (
+fn repo_refusal(
+    response: &HttpResponse,
+    repo: &RepoId,
+    revision: &str,
+    file: Option<&str>,
+    page: &Url,
+) -> (ErrorKind, String) {
+    let code = response.header("x-error-code").unwrap_or("");
+    match (code, response.status, file) {
+        ("GatedRepo", _, _) if response.had_token => (
             ErrorKind::Gated,
             format!(
                 "{repo} is gated, and the token's account is not let in: accept the terms at {page} with that account \
@@ -75,11 +82,11 @@ fn repo_refusal(answer: &Answer, repo: &RepoId, revision: &str, file: Option<&st
         ("EntryNotFound", _, Some(file)) | ("", 404, Some(file)) => {
             (ErrorKind::FileNotFound, format!("{repo} has no file \"{}\" (see {page}/tree/main)", Foreign(file)))
         }
-        ("RepoNotFound", _, _) | (_, 404, _) | (_, 401, None) if !(answer.status == 401 && answer.had_token) => (
+        ("RepoNotFound", _, _) | (_, 404, _) | (_, 401, None) if !(response.status == 401 && response.had_token) => (
             ErrorKind::RepoNotFound,
             format!("{page} is not there, or is private: check the name; if it is private, {GIVE_A_TOKEN}"),
         ),
-        (_, 401, _) if answer.had_token => (
+        (_, 401, _) if response.had_token => (
             ErrorKind::Unauthorized,
             format!("the token is refused by {} (mistyped, expired or withdrawn): check HF_TOKEN or -hft", page.host()),
         ),
@@ -99,6 +106,6 @@ fn address_refusal(status: u16, url: &Url) -> (ErrorKind, String) {
 }
 
 /// What the other side says of it, as an addition to a message.
-fn reason(answer: &Answer) -> String {
-    answer.header("x-error-message").map_or(String::new(), |text| format!(" (\"{}\")", Foreign(text)))
+fn reason(response: &HttpResponse) -> String {
+    response.header("x-error-message").map_or(String::new(), |text| format!(" (\"{}\")", Foreign(text)))
 }

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use ureq::http::Method;
 use ureq::http::header::{IF_RANGE, RANGE};
 
-use crate::client::{Answer, Client, Question, bare_etag};
+use crate::client::{Client, HttpRequest, HttpResponse, bare_etag};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::listing::Etag;
@@ -56,7 +56,7 @@ pub(crate) struct Wanted {
     pub(crate) sha256: Option<String>,
     /// What the hub must call it.
     pub(crate) etag: Option<Etag>,
-    /// Whether size and checksum are a promise of the hub, that an answer may not go back on.
+    /// Whether size and checksum are a promise of the hub, that a response may not go back on.
     pub(crate) is_promised: bool,
     /// What the incomplete file began with, if it is there.
     pub(crate) validator: Option<Validator>,
@@ -74,10 +74,10 @@ pub(crate) struct Arrived {
 }
 
 impl Validator {
-    /// What an answer says of the file that it brings.
-    pub(crate) fn of(answer: &Answer) -> Option<Self> {
-        let strong = answer.header("etag").filter(|etag| etag.starts_with('"') && etag.len() > 2);
-        strong.or_else(|| answer.header("last-modified")).map(|text| Self(text.to_owned()))
+    /// What a response says of the file that it brings.
+    pub(crate) fn of(response: &HttpResponse) -> Option<Self> {
+        let strong = response.header("etag").filter(|etag| etag.starts_with('"') && etag.len() > 2);
+        strong.or_else(|| response.header("last-modified")).map(|text| Self(text.to_owned()))
     }
 
     /// One that was kept.
@@ -95,9 +95,9 @@ impl Validator {
         self.0.starts_with('"')
     }
 
-    /// Whether an answer contradicts it. One that says nothing does not.
-    fn is_contradicted_by(&self, answer: &Answer) -> bool {
-        let said = answer.header(if self.is_etag() { "etag" } else { "last-modified" });
+    /// Whether a response contradicts it. One that says nothing does not.
+    fn is_contradicted_by(&self, response: &HttpResponse) -> bool {
+        let said = response.header(if self.is_etag() { "etag" } else { "last-modified" });
         said.is_some_and(|said| bare_etag(said) != bare_etag(&self.0))
     }
 }
@@ -174,23 +174,23 @@ impl Transfer<'_> {
                 headers.push((IF_RANGE, validator.as_str().to_owned()));
             }
         }
-        let mut answer = self.client.ask(&Question { method: Method::GET, url: self.url, headers })?;
-        self.check_identity(&answer)?;
-        match answer.status {
-            200 => self.begin(part, &answer)?,
-            206 => self.go_on(part, &answer)?,
+        let mut response = self.client.send(&HttpRequest { method: Method::GET, url: self.url, headers })?;
+        self.check_identity(&response)?;
+        match response.status {
+            200 => self.begin(part, &response)?,
+            206 => self.go_on(part, &response)?,
             416 => {
                 part.start_anew()?;
                 let message = format!("{} is shorter than what was fetched of it before", self.what);
                 return Err(Error::new(ErrorKind::Protocol, message).transient());
             }
-            _ => return Err(refusal(&answer, self.subject)),
+            _ => return Err(refusal(&response, self.subject)),
         }
-        if let Some(coding) = answer.content_encoding() {
+        if let Some(coding) = response.content_encoding() {
             let message = format!("{} is sent as \"{}\", which was not asked for", self.what, Foreign(coding));
             return Err(Error::new(ErrorKind::Protocol, message));
         }
-        if self.wanted.size.is_none() && self.wanted.sha256.is_none() && !answer.has_an_end() {
+        if self.wanted.size.is_none() && self.wanted.sha256.is_none() && !response.has_an_end() {
             let why = "a broken connection could not be told from its end";
             let message = format!("{} is sent without its length, and {why}", self.what);
             return Err(Error::new(ErrorKind::Protocol, message));
@@ -201,12 +201,12 @@ impl Transfer<'_> {
         }
         reporter.set_file_total(self.wanted.size);
         reporter.report(Phase::Downloading, part.bytes)?;
-        self.receive(part, &mut answer, reporter)
+        self.receive(part, &mut response, reporter)
     }
 
     /// Holds what the hub calls the file against what it listed.
-    fn check_identity(&self, answer: &Answer) -> Result<()> {
-        match (&self.wanted.etag, &answer.linked.etag) {
+    fn check_identity(&self, response: &HttpResponse) -> Result<()> {
+        match (&self.wanted.etag, &response.linked.etag) {
             (Some(wanted), Some(said)) if wanted.as_str() != said => {
                 let message = format!(
                     "the hub lists {} as {} and sends {}; it may have been replaced just now, try again",
@@ -221,31 +221,31 @@ impl Transfer<'_> {
     }
 
     /// The file from its beginning, whether that was asked for or not.
-    fn begin(&mut self, part: &mut Part<'_>, answer: &Answer) -> Result<()> {
+    fn begin(&mut self, part: &mut Part<'_>, response: &HttpResponse) -> Result<()> {
         if part.bytes > 0 {
             tracing::info!("{} cannot be gone on with; it is fetched from its beginning", self.what);
         }
-        check_is_no_page(answer, self.subject)?;
+        check_is_no_page(response, self.subject)?;
         part.start_anew()?;
-        let announced = answer.content_length();
+        let announced = response.content_length();
         if !self.wanted.is_promised {
             self.wanted.size = None;
         }
-        self.take_size(announced.or(answer.linked.size))?;
-        self.wanted.validator = Validator::of(answer);
+        self.take_size(announced.or(response.linked.size))?;
+        self.wanted.validator = Validator::of(response);
         (self.keep_validator)(self.wanted.validator.as_ref())
     }
 
     /// The rest of the file. If it is not the rest of this one, all is fetched anew.
-    fn go_on(&mut self, part: &mut Part<'_>, answer: &Answer) -> Result<()> {
-        let range = answer.header("content-range").and_then(ContentRange::parse);
-        let is_changed = self.wanted.validator.as_ref().is_some_and(|validator| validator.is_contradicted_by(answer));
+    fn go_on(&mut self, part: &mut Part<'_>, response: &HttpResponse) -> Result<()> {
+        let range = response.header("content-range").and_then(ContentRange::parse);
+        let is_changed = self.wanted.validator.as_ref().is_some_and(|validator| validator.is_contradicted_by(response));
         let is_rest = range.as_ref().is_some_and(|range| {
             range.first == part.bytes
                 && self.wanted.size.is_none_or(|size| range.total.is_none_or(|total| total == size))
         });
         if is_rest && (!is_changed || self.wanted.sha256.is_some()) {
-            return self.take_size(range.and_then(|range| range.total).or(answer.linked.size));
+            return self.take_size(range.and_then(|range| range.total).or(response.linked.size));
         }
         part.start_anew()?;
         let message = format!("the rest of {} was asked for, and something else was sent", self.what);
@@ -265,11 +265,11 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    fn receive(&mut self, part: &mut Part<'_>, answer: &mut Answer, reporter: &mut Reporter<'_>) -> Result<()> {
+    fn receive(&mut self, part: &mut Part<'_>, response: &mut HttpResponse, reporter: &mut Reporter<'_>) -> Result<()> {
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut pace = Pace::new(self.client.timeouts().stall);
         loop {
-            let count = answer.read(&mut buffer).map_err(|error| self.broken(part, &error.to_string()))?;
+            let count = response.read(&mut buffer).map_err(|error| self.broken(part, &error.to_string()))?;
             if count == 0 {
                 break;
             }
@@ -302,9 +302,9 @@ impl Transfer<'_> {
 
 /// Refuses a page where a file was meant: what a browser is shown at the address of a file, or by a network that wants
 /// to be paid first.
-pub(crate) fn check_is_no_page(answer: &Answer, subject: Subject<'_>) -> Result<()> {
+pub(crate) fn check_is_no_page(response: &HttpResponse, subject: Subject<'_>) -> Result<()> {
     match subject {
-        Subject::Address(url) if answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html")) => {
+        Subject::Address(url) if response.header("content-type").is_some_and(|kind| kind.starts_with("text/html")) => {
             let message = format!("at {url} is a web page, not a file; what is wanted is the address of the download");
             Err(Error::new(ErrorKind::FileNotFound, message))
         }

@@ -177,8 +177,11 @@ impl Disk {
     pub(crate) fn options(&self, endpoint: &str) -> HubOptions {
         let mut options = HubOptions::new(self.cache(), self.urls());
         options.endpoint = endpoint.to_owned();
-        options.timeouts =
-            Timeouts { connect: Duration::from_secs(5), answer: Duration::from_secs(5), stall: Duration::from_secs(5) };
+        options.timeouts = Timeouts {
+            connect: Duration::from_secs(5),
+            response: Duration::from_secs(5),
+            stall: Duration::from_secs(5),
+        };
         options.patience = Patience {
             tries: 4,
             first_pause: Duration::from_millis(1),
@@ -195,7 +198,7 @@ impl Disk {
     /// A hub for tests that wait for it to lose patience.
     pub(crate) fn impatient_hub(&self, fake: &FakeHub) -> Hub {
         let mut options = self.options(&fake.hub.url(""));
-        options.timeouts.answer = Duration::from_millis(200);
+        options.timeouts.response = Duration::from_millis(200);
         options.timeouts.stall = Duration::from_millis(200);
         Hub::new(options).unwrap()
     }
