@@ -11,7 +11,8 @@
 //!
 //! Order makes it safe: a blob is renamed into place when it is whole, the link is made when the blob is there, and the
 //! branch is moved when every file that was asked for is linked. Whoever stops in between leaves nothing that looks
-//! finished. See <https://huggingface.co/docs/huggingface_hub/guides/manage-cache>.
+//! finished, and whoever fails before the first byte nothing at all. See
+//! <https://huggingface.co/docs/huggingface_hub/guides/manage-cache>.
 
 use std::fs;
 use std::io;
@@ -75,21 +76,47 @@ impl BlobCache {
 
     /// How many bytes of a blob have arrived, for an estimate of what is to come.
     pub(crate) fn incomplete_bytes(&self, etag: &Etag) -> u64 {
-        let blob = self.blob(etag);
-        disk::file_size(&blob.with_file_name(format!("{}.incomplete", etag.as_str()))).unwrap_or(0)
+        let incomplete = self.blob(etag).with_file_name(format!("{}.incomplete", etag.as_str()));
+        fs::symlink_metadata(incomplete).ok().filter(fs::Metadata::is_file).map_or(0, |metadata| metadata.len())
     }
 
     /// The file for whoever opens it, if it is there. One of another size than it should have is damaged, and is not.
     pub(crate) fn find(&self, commit: &str, file: &RepoFile) -> Option<PathBuf> {
         let pointer = self.pointer(commit, &file.path);
-        let size = disk::file_size(&pointer)?;
-        is_size_of(file, size, &pointer).then_some(pointer)
+        is_size_of(file, disk::file_size(&pointer)?).then_some(pointer)
     }
 
     /// Whether the blob of a file is there, whole.
     pub(crate) fn has_blob(&self, etag: &Etag, file: &RepoFile) -> bool {
+        disk::file_size(&self.blob(etag)).is_some_and(|size| is_size_of(file, size))
+    }
+
+    /// Warns of a blob that is there and of no use.
+    pub(crate) fn warn_of_damage(&self, etag: &Etag, file: &RepoFile) {
         let blob = self.blob(etag);
-        disk::file_size(&blob).is_some_and(|size| is_size_of(file, size, &blob))
+        if let (Some(size), Some(wanted)) = (disk::file_size(&blob), file.size) {
+            tracing::warn!("{} has {size} bytes and should have {wanted}; it is fetched anew", blob.display());
+        }
+    }
+
+    /// Makes the folders for a download. Other tools take a repository without snapshots for damaged.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        disk::create_folder(&self.folder.join("blobs"))?;
+        disk::create_folder(&self.folder.join("snapshots"))
+    }
+
+    /// Leaves nothing of a download that has brought nothing.
+    pub(crate) fn tidy(&self) {
+        let is_ours = |entry: io::Result<fs::DirEntry>| {
+            entry.is_ok_and(|entry| entry.file_name() == "blobs" || entry.file_name() == "snapshots")
+        };
+        if !fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.all(is_ours)) {
+            return;
+        }
+        // Folders that are not empty stay; the blobs that are still there need the others.
+        if fs::remove_dir(self.folder.join("blobs")).is_ok() && fs::remove_dir(self.folder.join("snapshots")).is_ok() {
+            let _ = fs::remove_dir(&self.folder);
+        }
     }
 
     /// Moves what has arrived, whole and checked, to where blobs are.
@@ -154,14 +181,8 @@ impl BlobCache {
     }
 }
 
-fn is_size_of(file: &RepoFile, size: u64, path: &Path) -> bool {
-    match file.size {
-        Some(wanted) if wanted != size => {
-            tracing::warn!("{} has {size} bytes and should have {wanted}; it is fetched anew", path.display());
-            false
-        }
-        _ => true,
-    }
+fn is_size_of(file: &RepoFile, size: u64) -> bool {
+    file.size.is_none_or(|wanted| wanted == size)
 }
 
 /// The files of a snapshot; links to blobs that are gone are none.
@@ -179,7 +200,7 @@ fn gather(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<RepoFile>) 
         }
         match (entry.file_type(), disk::file_size(&entry.path())) {
             (Ok(kind), _) if kind.is_dir() => gather(&entry.path(), &path, depth + 1, files),
-            (_, Some(size)) => files.push(RepoFile { path, size: Some(size), etag: None }),
+            (_, Some(size)) => files.push(RepoFile { path, size: Some(size), etag: None, checksum: None }),
             _ => {}
         }
     }

@@ -14,7 +14,7 @@ use crate::listing::{Etag, Listing, RepoFile};
 use crate::lock::Lock;
 use crate::patience::Tries;
 use crate::progress::{ProgressCallback, Reporter};
-use crate::refusal::{Subject, refusal};
+use crate::refusal::{OFFLINE, Subject, files_page, refusal};
 use crate::request::{Choice, ModelRequest, is_commit};
 use crate::text::Foreign;
 use crate::transfer::{Transfer, Wanted};
@@ -50,8 +50,9 @@ impl<'a> ModelFetch<'a> {
             Asked::Found(model) => return Ok(model),
         };
         let chosen = self.choose(&listing).map_err(|not_chosen| {
-            let message = format!("{} has {not_chosen} (see {}/tree/main)", self.request.repo(), self.page);
-            Error::new(ErrorKind::FileNotFound, message)
+            let files = files_page(&self.page, self.request.revision());
+            let fault = format!("{} has {not_chosen} (see {files})", self.request.repo());
+            Error::new(ErrorKind::FileNotFound, fault)
         })?;
         self.fetch(&listing, &chosen, reporter)
     }
@@ -92,16 +93,15 @@ impl<'a> ModelFetch<'a> {
             Missing::Repo => format!("{} at {} is not in the cache", self.request, Foreign(self.request.revision())),
             Missing::File(not_chosen) => format!("{} is not in the cache, which has {not_chosen}", self.request),
         };
-        let message = format!(
-            "{what} ({folder}), and no network is used (--offline or HF_HUB_OFFLINE); start once without it, or run \
-             \"hf download {}\" where there is a network",
-            self.request.repo()
-        );
-        Error::new(ErrorKind::Offline, message)
+        let fault = format!("{what} ({folder}), and {OFFLINE}");
+        let repo = self.request.repo();
+        Error::new(ErrorKind::Offline, fault).with_advice(format_args!(
+            "start once without that, or run \"hf download {repo}\" where there is a network"
+        ))
     }
 
-    /// The hub's list, or else what the cache holds. Only where the cache is of no help is the hub asked more than once:
-    /// whoever starts a server without a network should not have to wait for it.
+    /// The hub's list, or else what the cache holds. Only where the cache is of no help is the hub asked more than
+    /// once: whoever starts a server without a network should not have to wait for it.
     fn list_or_find(&self, reporter: &mut Reporter<'_>) -> Result<Asked> {
         let mut tries = Tries::for_first_request(&self.hub.options.patience);
         loop {
@@ -111,7 +111,8 @@ impl<'a> ModelFetch<'a> {
             };
             let may_be_found = !matches!(failure.kind(), ErrorKind::RevisionNotFound | ErrorKind::InvalidRequest);
             if may_be_found && let Ok(mut model) = self.find_in_cache() {
-                tracing::warn!("{}; going on with the files of {} that the cache holds", failure, self.request.repo());
+                let repo = self.request.repo();
+                tracing::warn!("{}; going on with the files of {repo} that the cache holds", failure.fault());
                 model.unchecked = Some(failure);
                 return Ok(Asked::Found(model));
             }
@@ -129,7 +130,15 @@ impl<'a> ModelFetch<'a> {
             return Err(refusal(&response, Subject::Repo { repo, revision, file: None, page: &self.page }));
         }
         let longest = self.hub.options.timeouts.response.saturating_mul(2);
-        Listing::read(&mut response, &repo.to_string(), longest)
+        Listing::read(&mut response, &repo.to_string(), longest).map_err(|error| match error.kind() {
+            ErrorKind::Protocol => {
+                let endpoint = &self.hub.endpoint;
+                let advice =
+                    format!("check that {endpoint} is a hub (HF_ENDPOINT), and that the network wants no login");
+                error.with_advice(advice)
+            }
+            _ => error,
+        })
     }
 
     fn fetch(&self, listing: &Listing, chosen: &Chosen, reporter: Reporter<'_>) -> Result<FetchedModel> {
@@ -166,8 +175,12 @@ impl<'a> ModelFetch<'a> {
         if needed == 0 {
             return Ok(());
         }
-        disk::create_folder(self.cache.folder())?;
-        disk::check_room(&self.request.to_string(), needed, self.cache.folder())
+        disk::check_room(&self.request.to_string(), needed, self.cache.folder()).map_err(|full| {
+            // What cannot be written to often says that it has no room, too.
+            let prepared = self.cache.prepare();
+            self.cache.tidy();
+            prepared.err().unwrap_or(full)
+        })
     }
 
     fn fetch_file(&self, commit: &str, file: &RepoFile, reporter: &mut Reporter<'_>) -> Result<FetchedFile> {
@@ -191,6 +204,8 @@ impl<'a> ModelFetch<'a> {
         let etag = named.etag.as_ref().expect("an etag was listed or asked for");
         let lock = Lock::take(&self.cache.lock_path(etag), reporter)?;
         if !self.cache.has_blob(etag, &named) {
+            self.cache.warn_of_damage(etag, &named);
+            self.cache.prepare().inspect_err(|_| self.cache.tidy())?;
             let incomplete = self.cache.incomplete(etag, &lock);
             let transfer = Transfer {
                 client: &self.hub.client,
@@ -200,7 +215,7 @@ impl<'a> ModelFetch<'a> {
                 what: &format!("{} of {}", Foreign(&file.path), self.request.repo()),
                 wanted: Wanted {
                     size: named.size,
-                    sha256: etag.sha256(),
+                    checksum: named.checksum.clone(),
                     etag: Some(etag.clone()),
                     is_promised: true,
                     validator: None,
@@ -208,7 +223,11 @@ impl<'a> ModelFetch<'a> {
                 part: &incomplete,
                 keep_validator: &mut |_| Ok(()),
             };
-            let arrived = transfer.run(reporter).inspect_err(|_| lock.let_go_of(&incomplete))?;
+            let arrived = transfer.run(reporter).inspect_err(|_| {
+                lock.let_go_of(&incomplete);
+                disk::remove_empty(&incomplete);
+                self.cache.tidy();
+            })?;
             tracing::info!("fetched {} of {}, {} bytes", file.path, self.request.repo(), arrived.bytes);
             self.cache.accept(etag, &incomplete)?;
         }
@@ -231,13 +250,15 @@ impl<'a> ModelFetch<'a> {
                 Ok(response) if matches!(response.status, 200 | 301 | 302 | 303 | 307 | 308) => {
                     let own = response.header("etag").map(bare_etag);
                     let Some(etag) = response.linked.etag.as_deref().or(own).and_then(Etag::new) else {
-                        let message = format!("{url} is sent without an ETag; is {} a hub?", self.hub.endpoint);
-                        return Err(Error::new(ErrorKind::Protocol, message));
+                        let advice = format!("check that {} is a hub (HF_ENDPOINT)", self.hub.endpoint);
+                        let fault = format!("{url} is sent without an ETag");
+                        return Err(Error::new(ErrorKind::Protocol, fault).with_advice(advice));
                     };
-                    // Some servers give every head the length of what they send with it: none.
+                    // Some servers say of every HEAD how much they send with it: nothing.
                     let own = response.content_length().filter(|size| response.status == 200 && *size > 0);
                     let size = file.size.or(response.linked.size).or(own);
-                    return Ok(RepoFile { path: file.path.clone(), size, etag: Some(etag) });
+                    let checksum = etag.sha256();
+                    return Ok(RepoFile { path: file.path.clone(), size, etag: Some(etag), checksum });
                 }
                 Ok(response) => refusal(&response, subject),
                 Err(failure) => failure,

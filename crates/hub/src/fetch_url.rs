@@ -25,12 +25,13 @@ use crate::client::{HttpRequest, HttpResponse};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::{FetchedFile, FetchedModel, Hub};
-use crate::listing::Etag;
+use crate::listing::{Checksum, Etag};
 use crate::lock::Lock;
 use crate::patience::Tries;
 use crate::progress::{ProgressCallback, Reporter};
-use crate::refusal::{Subject, refusal};
-use crate::transfer::{Transfer, Validator, Wanted, check_is_no_page};
+use crate::refusal::{OFFLINE, Subject, refusal};
+use crate::resume::Validator;
+use crate::transfer::{Transfer, Wanted, check_is_no_page};
 use crate::url::Url;
 
 /// The longest name of a file that is made of a URL; what stands beside it has longer ones.
@@ -56,7 +57,7 @@ struct Said {
     is_unchanged: bool,
     validator: Option<Validator>,
     size: Option<u64>,
-    sha256: Option<String>,
+    checksum: Option<Checksum>,
 }
 
 /// One file on its way.
@@ -126,7 +127,7 @@ impl UrlFetch<'_> {
                 Err(failure) => failure,
             };
             if let Some(file) = self.found() {
-                tracing::warn!("{failure}; going on with the file that the cache holds");
+                tracing::warn!("{}; going on with the file that the cache holds", failure.fault());
                 return Ok((file, Some(failure)));
             }
             tries.after(failure, 0, 0, reporter)?;
@@ -152,8 +153,8 @@ impl UrlFetch<'_> {
         let is_size = said.size.is_none_or(|size| size == file.bytes);
         let is_same = match self.note() {
             _ if said.is_unchanged => true,
-            Some(note) => match (&said.sha256, &said.validator, &note.validator) {
-                (Some(sha256), _, _) => *sha256 == note.sha256,
+            Some(note) => match (&said.checksum, &said.validator, &note.validator) {
+                (Some(checksum), _, _) => *checksum == Checksum::Sha256(note.sha256),
                 (None, Some(said), Some(kept)) => said.as_str() == kept && is_size,
                 _ => is_size,
             },
@@ -174,19 +175,14 @@ impl UrlFetch<'_> {
     }
 
     fn offline(&self) -> Error {
-        let message = format!(
-            "{} is not in the cache ({}), and no network is used (--offline or HF_HUB_OFFLINE); start once without it",
-            self.url,
-            self.path.display()
-        );
-        Error::new(ErrorKind::Offline, message)
+        let fault = format!("{} is not in the cache ({}), and {OFFLINE}", self.url, self.path.display());
+        Error::new(ErrorKind::Offline, fault).with_advice("start once without that")
     }
 
-    /// Asks what the server has now. Some servers answer only those who fetch, so it is a `HEAD` first, and then a `GET`,
-    /// of which no more than the headers are read.
+    /// Asks what the server has now. Some servers answer only those who fetch, so it is a `HEAD` first, and then a
+    /// `GET`, of which no more than the headers are read.
     fn ask(&self, note: Option<&Note>) -> Result<Said> {
-        let head = self.ask_by(Method::HEAD, note);
-        match head {
+        match self.ask_by(Method::HEAD, note) {
             Ok(response) if response.status < 400 => self.said(&response),
             Err(failure) if failure.kind() != ErrorKind::Protocol => Err(failure),
             _ => self.ask_by(Method::GET, note).and_then(|response| self.said(&response)),
@@ -204,17 +200,17 @@ impl UrlFetch<'_> {
 
     fn said(&self, response: &HttpResponse) -> Result<Said> {
         let subject = Subject::Address(self.url);
-        let sha256 = response.linked.etag.as_deref().and_then(Etag::new).and_then(|etag| etag.sha256());
+        let checksum = response.linked.etag.as_deref().and_then(Etag::new).and_then(|etag| etag.sha256());
         match response.status {
             304 => Ok(Said { is_unchanged: true, ..Said::default() }),
             200 => {
                 check_is_no_page(response, subject)?;
-                // Some servers give every head the length of what they send with it: none.
+                // Some servers say of every HEAD how much they send with it: nothing.
                 let size = response.content_length().or(response.linked.size).filter(|size| *size > 0);
-                Ok(Said { is_unchanged: false, validator: Validator::of(response), size, sha256 })
+                Ok(Said { is_unchanged: false, validator: Validator::of(response), size, checksum })
             }
             // The hub has said all there is to say, and passes on to where it is kept.
-            300..400 if sha256.is_some() => Ok(Said { size: response.linked.size, sha256, ..Said::default() }),
+            300..400 if checksum.is_some() => Ok(Said { size: response.linked.size, checksum, ..Said::default() }),
             _ => Err(refusal(response, subject)),
         }
     }
@@ -232,8 +228,8 @@ impl UrlFetch<'_> {
             what: &self.url.to_string(),
             wanted: Wanted {
                 size: said.size,
-                is_promised: said.sha256.is_some(),
-                sha256: said.sha256,
+                is_promised: said.checksum.is_some(),
+                checksum: said.checksum,
                 etag: None,
                 validator: begun_with.clone(),
             },
@@ -246,7 +242,13 @@ impl UrlFetch<'_> {
                 }
             },
         };
-        let arrived = transfer.run(reporter).inspect_err(|_| lock.let_go_of(&part))?;
+        let arrived = transfer.run(reporter).inspect_err(|_| {
+            lock.let_go_of(&part);
+            disk::remove_empty(&part);
+            if !part.exists() {
+                let _ = disk::remove(&from).inspect_err(|error| tracing::warn!("{error}"));
+            }
+        })?;
         let note = Note {
             url: self.url.to_string(),
             validator: begun_with.map(|validator| validator.as_str().to_owned()),

@@ -42,7 +42,7 @@ pub struct FetchedFile {
     pub path: PathBuf,
     /// Its name in the repository, with its folders, or in the URL.
     pub name: String,
-    /// Its size.
+    /// How many bytes it has.
     pub bytes: u64,
 }
 
@@ -57,10 +57,14 @@ impl Hub {
     /// A hub. No connection is made yet.
     ///
     /// # Errors
-    /// If the endpoint, the user agent or a proxy is none.
+    /// If the endpoint is not an address, the user agent is not visible ASCII, or (unless offline) a proxy's address is
+    /// not one of an HTTP proxy.
     pub fn new(options: HubOptions) -> Result<Self> {
         let endpoint = options.endpoint_url()?;
         let client = Client::new(&options, &endpoint)?;
+        if let Some(fault) = options.token_fault() {
+            tracing::warn!("{fault}; going on without a token");
+        }
         Ok(Self { options, endpoint, client })
     }
 
@@ -71,14 +75,15 @@ impl Hub {
 
     /// Finds a model of a repository in the cache, or fetches what is missing of it.
     ///
-    /// The hub is asked once for the list of files, even if all are there: that is how a newer version is noticed. It is
-    /// not asked when [`HubOptions::offline`] is set, nor for one file of a full commit hash that the cache holds. If it
-    /// cannot be asked, what the cache holds is used and [`FetchedModel::unchecked`] says why.
+    /// The hub is asked once for the list of files, even if all are there: that is how a newer version is noticed. It
+    /// is not asked when [`HubOptions::offline`] is set, nor for one file of a full commit hash that the cache holds.
+    /// If it cannot be asked, what the cache holds is used and [`FetchedModel::unchecked`] says why.
     ///
     /// # Errors
     /// See [`ErrorKind`](crate::ErrorKind). What had arrived is kept and gone on from next time, unless it is corrupt.
     pub fn fetch_model(&self, request: &ModelRequest, on_progress: ProgressCallback<'_>) -> Result<FetchedModel> {
-        ModelFetch::new(self, request)?.run(on_progress)
+        let fetched = ModelFetch::new(self, request)?.run(on_progress);
+        fetched.map_err(|error| error.with_cache_advice(self.options.cache_variable()))
     }
 
     /// Finds the file of a plain URL in the cache, or fetches it. A URL of one part of a split model stands for all.
@@ -89,6 +94,7 @@ impl Hub {
     /// # Errors
     /// See [`ErrorKind`](crate::ErrorKind). What had arrived is kept and gone on from next time, unless it is corrupt.
     pub fn fetch_url(&self, url: &str, on_progress: ProgressCallback<'_>) -> Result<FetchedModel> {
-        fetch_url(self, url, on_progress)
+        let fetched = fetch_url(self, url, on_progress);
+        fetched.map_err(|error| error.with_cache_advice(self.options.url_cache_variable()))
     }
 }

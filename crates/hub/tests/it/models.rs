@@ -2,10 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use clef_hub::{ErrorKind, Phase};
+use clef_hub::{ErrorKind, Hub, HubOptions, Phase};
 
 use crate::server::Reply;
-use crate::support::{COMMIT, Disk, FakeHub, TOKEN, contents, fetch, go_on, listing_of, read, request, sha256};
+use crate::support::{
+    COMMIT, Disk, FakeHub, TOKEN, contents, fetch, go_on, listing_of, read, request, sha256, warnings,
+};
 
 #[test]
 fn a_model_and_its_projector_are_fetched_with_one_question_and_one_redirect_each() {
@@ -132,6 +134,35 @@ fn a_quantization_that_is_not_there_is_answered_with_those_that_are() {
 }
 
 #[test]
+fn a_token_that_makes_no_sense_is_warned_of_and_gone_on_without() {
+    let fake = FakeHub::with_one_model();
+    let disk = Disk::new();
+    let options = |is_offline: bool| {
+        HubOptions::from_environment(|name| match name {
+            "HF_ENDPOINT" => Some(fake.hub.url("").into()),
+            "HF_HUB_CACHE" => Some(disk.cache().into()),
+            "HF_TOKEN" => Some("bad secret".into()),
+            "HF_HUB_OFFLINE" => is_offline.then(|| "1".into()),
+            _ => None,
+        })
+        .unwrap()
+    };
+    let (fetched, warnings) = warnings(|| fetch(&Hub::new(options(false)).unwrap(), "user/repo").unwrap());
+    assert_eq!(read(fetched.path()), fake.model());
+    assert!(fake.hub.seen().iter().all(|seen| seen.header("authorization").is_none()));
+    let expected = "WARN what was given as a token is not one: it holds a character that no token has, such as a space \
+                    (it is the value of HF_TOKEN); going on without a token";
+    assert_eq!(warnings, [expected]);
+    let mut with_another = options(false);
+    with_another.token = Some(clef_hub::Token::new(TOKEN).unwrap());
+    for options in [with_another, options(true)] {
+        let (_, warnings) =
+            crate::support::warnings(|| fetch(&Hub::new(options).unwrap(), "user/repo:Q4_K_M").unwrap());
+        assert!(!warnings.iter().any(|warning| warning.contains("token")), "{warnings:?}");
+    }
+}
+
+#[test]
 fn a_revision_is_asked_for_as_one_word() {
     let fake = FakeHub::with_one_model();
     let disk = Disk::new();
@@ -160,25 +191,39 @@ fn a_mirror_that_lists_only_names_is_asked_for_the_rest() {
 }
 
 #[test]
-fn a_small_file_that_the_hub_sends_itself_is_kept_under_its_hash_of_git() {
+fn a_small_file_is_kept_under_its_hash_of_git_and_held_against_it() {
     let fake = FakeHub::start(&[]);
     let text = b"{}".to_vec();
-    let hash = "a".repeat(40);
+    // As `git hash-object` says.
+    const HASH: &str = "9e26dfeeb6e641a33dae4961196235bdb965b21b";
+    let sent = std::sync::Arc::new(std::sync::Mutex::new(text));
     fake.on_hub({
-        let hash = hash.clone();
+        let sent = std::sync::Arc::clone(&sent);
         move |seen| {
-            let file = serde_json::json!({ "rfilename": "config.json", "size": 2, "blobId": hash });
+            let file = serde_json::json!({ "rfilename": "config.json", "size": 2, "blobId": HASH });
             let listing = serde_json::json!({ "sha": COMMIT, "siblings": [file] });
             let is_listing = seen.path().starts_with("/api/");
-            let reply = if is_listing { Reply::new(200, listing.to_string()) } else { Reply::new(200, text.clone()) };
-            Some(reply.header("ETag", format!("\"{hash}\"")))
+            let body = if is_listing { listing.to_string().into_bytes() } else { sent.lock().unwrap().clone() };
+            Some(Reply::new(200, body).header("ETag", format!("\"{HASH}\"")))
         }
     });
-    let disk = Disk::new();
     let request = request("user/repo").with_file("config.json").unwrap();
+    let disk = Disk::new();
     let fetched = disk.hub(&fake).fetch_model(&request, &mut go_on).unwrap();
     assert_eq!(read(fetched.path()), b"{}");
-    assert!(disk.repo().join("blobs").join(hash).is_file());
+    assert!(disk.repo().join("blobs").join(HASH).is_file());
+
+    *sent.lock().unwrap() = b"[]".to_vec();
+    let disk = Disk::new();
+    let error = disk.hub(&fake).fetch_model(&request, &mut go_on).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(
+        error
+            .message()
+            .contains(&format!("its hash of git is 0637a088a01e8ddab3bf3fa98dbe804cbde1a0dc, the hub lists {HASH}")),
+        "{error}"
+    );
+    assert_eq!(Disk::files_below(&disk.repo()), [""; 0]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use clef_hub::{ErrorKind, Hub};
 
 use crate::server::Reply;
-use crate::support::{Disk, FakeHub, contents, fetch, go_on, read, request};
+use crate::support::{Disk, FakeHub, assert_said_once, contents, fetch, go_on, read, request};
 
 /// A hub where nobody listens.
 fn unreachable_hub(disk: &Disk) -> Hub {
@@ -36,7 +36,7 @@ fn offline_says_what_is_missing_and_how_to_get_it() {
     assert_eq!(error.kind(), ErrorKind::Offline);
     let message = error.message();
     assert!(message.starts_with("user/repo:Q8_0 at main is not in the cache ("), "{message}");
-    assert!(message.contains("--offline") && message.contains("hf download user/repo"), "{message}");
+    assert!(message.contains("HF_HUB_OFFLINE") && message.contains("hf download user/repo"), "{message}");
     let fake = FakeHub::with_one_model();
     fetch(&disk.hub(&fake), "user/repo").unwrap();
     let error = fetch(&disk.offline_hub(), "user/repo:Q8_0").unwrap_err();
@@ -95,8 +95,11 @@ fn without_a_network_and_a_cache_the_network_is_the_error() {
     let disk = Disk::new();
     let error = fetch(&unreachable_hub(&disk), "user/repo").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable);
-    assert!(error.message().starts_with("127.0.0.1 cannot be reached: "), "{error}");
-    assert!(error.message().contains("check the network"), "{error}");
+    let message = error.message();
+    assert!(message.starts_with("127.0.0.1 cannot be reached: "), "{message}");
+    assert!(message.ends_with("; check the network (and set https_proxy if it has a proxy)"), "{message}");
+    assert_eq!(message.matches("refused").count(), 1, "{message}");
+    assert_said_once(&error);
     let mut options = disk.options("https://clef-hub-test.invalid");
     options.timeouts.connect = std::time::Duration::from_secs(2);
     let error = fetch(&Hub::new(options).unwrap(), "user/repo").unwrap_err();
