@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::fetch_model::ModelFetch;
 use crate::fetch_url::fetch_url;
-use crate::options::HubOptions;
+use crate::options::{DEFAULT_ENDPOINT, HubOptions};
 use crate::progress::ProgressCallback;
 use crate::request::ModelRequest;
 use crate::url::Url;
@@ -71,6 +71,15 @@ impl Hub {
     /// What the hub was made with.
     pub fn options(&self) -> &HubOptions {
         &self.options
+    }
+
+    /// Reads what a person names: `user/repo` or `user/repo:quant`, or in place of the repository the address of its
+    /// page on this hub or on `huggingface.co`.
+    ///
+    /// # Errors
+    /// If it is not of this form.
+    pub fn model_request(&self, text: &str) -> Result<ModelRequest> {
+        ModelRequest::parse_for(text, &[&self.options.endpoint, DEFAULT_ENDPOINT])
     }
 
     /// Finds a model of a repository in the cache, or fetches what is missing of it.

@@ -134,6 +134,23 @@ fn a_quantization_that_is_not_there_is_answered_with_those_that_are() {
 }
 
 #[test]
+fn the_address_of_a_page_of_the_hub_names_a_repository() {
+    let fake = FakeHub::with_one_model();
+    let hub = Disk::new().hub(&fake);
+    for address in [fake.hub.url("/user/repo"), "https://huggingface.co/user/repo:q4_k_m".to_owned()] {
+        let request = hub.model_request(&address).unwrap();
+        assert_eq!(request.repo().to_string(), "user/repo");
+        assert_eq!(read(hub.fetch_model(&request, &mut go_on).unwrap().path()), fake.model());
+    }
+    let error = hub.model_request("https://elsewhere.example/user/repo").unwrap_err();
+    assert_eq!(
+        error.message(),
+        "\"https://elsewhere.example/user/repo\" is not a repository: it is not an address of the hub; it is written \
+         user/repo or user/repo:quant"
+    );
+}
+
+#[test]
 fn a_token_that_makes_no_sense_is_warned_of_and_gone_on_without() {
     let fake = FakeHub::with_one_model();
     let disk = Disk::new();
