@@ -6,6 +6,7 @@
 //!   blobs/<etag>.incomplete           what has arrived of them
 //!   refs/main                         the commit that the branch was at
 //!   snapshots/<commit>/model.gguf     -> ../../blobs/<etag>
+//!   .clef-hub/<commit>                the models and projectors that the hub listed, one a line; other tools ignore it
 //! .locks/models--user--repo/<etag>.lock
 //! ```
 //!
@@ -30,6 +31,9 @@ const MAX_FILES: usize = 100_000;
 
 /// The longest file that names a commit, in bytes.
 const MAX_REF_BYTES: u64 = 1_024;
+
+/// The longest list of files that is kept, in bytes.
+const MAX_LISTED_BYTES: u64 = 4 << 20;
 
 /// One repository's part of the cache.
 #[derive(Debug)]
@@ -172,6 +176,33 @@ impl BlobCache {
         let mut files = Vec::new();
         gather(&self.folder.join("snapshots").join(&commit), "", 0, &mut files);
         Some(Listing { commit, files })
+    }
+
+    /// Keeps the names that a choice is made of, for whoever chooses without a network: what is there is often not all
+    /// there is.
+    pub(crate) fn keep_listed(&self, listing: &Listing) -> Result<()> {
+        let mut paths = listing.paths();
+        paths.retain(|path| path.to_ascii_lowercase().ends_with(".gguf"));
+        let text = paths.join("\n");
+        let path = self.listed_path(&listing.commit);
+        if fs::read(&path).is_ok_and(|kept| kept == text.as_bytes()) {
+            return Ok(());
+        }
+        disk::write_whole(&path, text.as_bytes())
+    }
+
+    /// The names that were kept of a commit.
+    pub(crate) fn listed(&self, commit: &str) -> Option<Vec<String>> {
+        let path = self.listed_path(commit);
+        if disk::file_size(&path)? > MAX_LISTED_BYTES {
+            return None;
+        }
+        let text = fs::read_to_string(path).ok()?;
+        Some(text.lines().filter(|path| is_safe_path(path)).map(str::to_owned).collect())
+    }
+
+    fn listed_path(&self, commit: &str) -> PathBuf {
+        self.folder.join(".clef-hub").join(commit)
     }
 
     fn ref_path(&self, revision: &str) -> PathBuf {

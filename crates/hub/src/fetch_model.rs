@@ -6,6 +6,7 @@ use ureq::http::Method;
 
 use crate::blob_cache::BlobCache;
 use crate::choose::{Chosen, NotChosen, choose};
+use crate::choose_cached::{CachedChoice, choose_cached, warning_of_default};
 use crate::client::{HttpRequest, bare_etag};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
@@ -38,7 +39,10 @@ impl<'a> ModelFetch<'a> {
 
     pub(crate) fn run(&self, on_progress: ProgressCallback<'_>) -> Result<FetchedModel> {
         if self.hub.options.offline {
-            return self.find_in_cache().map_err(|missing| self.offline(&missing));
+            let (model, warnings) =
+                self.find_in_cache("the hub was not asked").map_err(|missing| self.offline(&missing))?;
+            warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+            return Ok(model);
         }
         if let Some(model) = self.pinned() {
             return Ok(model);
@@ -54,6 +58,12 @@ impl<'a> ModelFetch<'a> {
             let fault = format!("{} has {not_chosen} (see {files})", self.request.repo());
             Error::new(ErrorKind::FileNotFound, fault)
         })?;
+        if *self.request.choice() == Choice::Default {
+            let model = &listing.files[chosen.parts[0]].path;
+            if let Some(warning) = warning_of_default(self.request.repo(), &listing.paths(), model) {
+                tracing::warn!("{warning}");
+            }
+        }
         self.fetch(&listing, &chosen, reporter)
     }
 
@@ -64,13 +74,16 @@ impl<'a> ModelFetch<'a> {
     /// One file of one commit is the same for ever, so nobody need be asked about it.
     fn pinned(&self) -> Option<FetchedModel> {
         let is_one_file = matches!(self.request.choice(), Choice::File(_)) && !self.request.wants_projector();
-        if is_one_file && is_commit(self.request.revision()) { self.find_in_cache().ok() } else { None }
+        if is_one_file && is_commit(self.request.revision()) { Some(self.find_in_cache("").ok()?.0) } else { None }
     }
 
-    /// What is asked for, of what is there.
-    fn find_in_cache(&self) -> Result<FetchedModel, Missing> {
+    /// What is asked for, of what is there, and warnings if that may be something else than a hub would have sent.
+    /// `why` says why none did.
+    fn find_in_cache(&self, why: &str) -> Result<(FetchedModel, Vec<String>), Missing> {
         let listing = self.cache.listing(self.request.revision()).ok_or(Missing::Repo)?;
-        let chosen = self.choose(&listing).map_err(Missing::File)?;
+        let listed = self.cache.listed(&listing.commit);
+        let CachedChoice { chosen, warnings } =
+            choose_cached(self.request, &listing.paths(), listed.as_deref(), why).map_err(Missing::File)?;
         let file = |index: &usize| {
             let file = &listing.files[*index];
             FetchedFile {
@@ -79,12 +92,13 @@ impl<'a> ModelFetch<'a> {
                 bytes: file.size.unwrap_or(0),
             }
         };
-        Ok(FetchedModel {
+        let model = FetchedModel {
             parts: chosen.parts.iter().map(file).collect(),
             projector: chosen.projector.as_ref().map(file),
             commit: Some(listing.commit.clone()),
             unchecked: None,
-        })
+        };
+        Ok((model, warnings))
     }
 
     fn offline(&self, missing: &Missing) -> Error {
@@ -110,9 +124,10 @@ impl<'a> ModelFetch<'a> {
                 Err(failure) => failure,
             };
             let may_be_found = !matches!(failure.kind(), ErrorKind::RevisionNotFound | ErrorKind::InvalidRequest);
-            if may_be_found && let Ok(mut model) = self.find_in_cache() {
+            if may_be_found && let Ok((mut model, warnings)) = self.find_in_cache("the hub gave no list of its files") {
                 let repo = self.request.repo();
                 tracing::warn!("{}; going on with the files of {repo} that the cache holds", failure.fault());
+                warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
                 model.unchecked = Some(failure);
                 return Ok(Asked::Found(model));
             }
@@ -158,6 +173,9 @@ impl<'a> ModelFetch<'a> {
         // For whoever looks without a network. A cache that cannot be written to has been of use all the same.
         if let Err(error) = self.cache.set_ref(self.request.revision(), &listing.commit) {
             tracing::warn!("the cache does not remember the revision: {error}");
+        }
+        if let Err(error) = self.cache.keep_listed(listing) {
+            tracing::info!("the cache does not remember what {} has: {error}", self.request.repo());
         }
         let projector = if chosen.projector.is_some() { fetched.pop() } else { None };
         Ok(FetchedModel { parts: fetched, projector, commit: Some(listing.commit.clone()), unchecked: None })

@@ -39,6 +39,7 @@
 
 mod blob_cache;
 mod choose;
+mod choose_cached;
 mod client;
 mod disk;
 mod error;

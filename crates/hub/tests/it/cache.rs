@@ -36,6 +36,7 @@ fn what_is_fetched_lies_as_other_tools_expect_it() {
         format!(".locks/models--user--repo/{blob}.lock"),
         format!("models--user--repo/blobs/{blob}"),
         "models--user--repo/refs/main".to_owned(),
+        format!("models--user--repo/.clef-hub/{COMMIT}"),
         pointer.clone(),
     ];
     expected.sort();

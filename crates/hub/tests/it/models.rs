@@ -134,6 +134,25 @@ fn a_quantization_that_is_not_there_is_answered_with_those_that_are() {
 }
 
 #[test]
+fn a_default_that_is_not_there_is_replaced_by_the_nearest_and_that_is_said() {
+    let fake = FakeHub::start(&[
+        ("m-BF16.gguf", contents(1, 9)),
+        ("m-Q5_K_M.gguf", contents(2, 9)),
+        ("m-Q8_0.gguf", contents(3, 9)),
+    ]);
+    let disk = Disk::new();
+    let (fetched, warnings) = warnings(|| fetch(&disk.hub(&fake), "user/repo").unwrap());
+    assert_eq!(fetched.parts[0].name, "m-Q5_K_M.gguf");
+    let expected = "WARN user/repo has no Q4_K_M: m-Q5_K_M.gguf (Q5_K_M) is used; there are also BF16, Q8_0";
+    assert_eq!(warnings, [expected]);
+    let (_, warnings) = crate::support::warnings(|| fetch(&disk.hub(&fake), "user/repo:Q8_0").unwrap());
+    assert_eq!(warnings, [""; 0], "it was named");
+    let fake = FakeHub::start(&[("m-BF16.gguf", contents(1, 9)), ("mmproj.gguf", contents(2, 9))]);
+    let (_, warnings) = crate::support::warnings(|| fetch(&Disk::new().hub(&fake), "user/repo").unwrap());
+    assert_eq!(warnings, [""; 0], "there is no other");
+}
+
+#[test]
 fn the_address_of_a_page_of_the_hub_names_a_repository() {
     let fake = FakeHub::with_one_model();
     let hub = Disk::new().hub(&fake);
