@@ -27,10 +27,10 @@ pub struct FetchedModel {
     pub parts: Vec<FetchedFile>,
     /// The projector, if one was wanted and there is one.
     pub projector: Option<FetchedFile>,
-    /// The commit that the files are of; none for a plain URL.
+    /// The commit that the files are of, for callers that record what they run; none for a plain URL.
     pub commit: Option<String>,
     /// Why nobody could be asked whether these files are still the right ones: they are what the cache held. It has
-    /// been logged as a warning.
+    /// been logged as a warning; this is for callers that act on it.
     pub unchecked: Option<Error>,
 }
 
