@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use clef_hub::{Hub, HubOptions, ModelRequest, Progress, Token};
+use clef_hub::{Hub, HubOptions, Progress, Token};
 
 use crate::ModelFlags;
 
@@ -91,7 +91,7 @@ impl ModelFlags {
         let hub = Hub::new(options)?;
         let mut fetched = Fetched { model: None, projector: None };
         if let Some(repository) = &self.fetch.repository {
-            let mut request = ModelRequest::parse(repository)?;
+            let mut request = hub.model_request(repository)?;
             if let Some(file) = &self.fetch.file {
                 request = request.with_file(file)?;
             }

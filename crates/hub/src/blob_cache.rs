@@ -6,12 +6,14 @@
 //!   blobs/<etag>.incomplete           what has arrived of them
 //!   refs/main                         the commit that the branch was at
 //!   snapshots/<commit>/model.gguf     -> ../../blobs/<etag>
+//!   .clef-hub/<commit>                the models and projectors that the hub listed, one a line; other tools ignore it
 //! .locks/models--user--repo/<etag>.lock
 //! ```
 //!
 //! Order makes it safe: a blob is renamed into place when it is whole, the link is made when the blob is there, and the
 //! branch is moved when every file that was asked for is linked. Whoever stops in between leaves nothing that looks
-//! finished. See <https://huggingface.co/docs/huggingface_hub/guides/manage-cache>.
+//! finished, and whoever fails before the first byte nothing at all. See
+//! <https://huggingface.co/docs/huggingface_hub/guides/manage-cache>.
 
 use std::fs;
 use std::io;
@@ -29,6 +31,9 @@ const MAX_FILES: usize = 100_000;
 
 /// The longest file that names a commit, in bytes.
 const MAX_REF_BYTES: u64 = 1_024;
+
+/// The longest list of files that is kept, in bytes.
+const MAX_LISTED_BYTES: u64 = 4 << 20;
 
 /// One repository's part of the cache.
 #[derive(Debug)]
@@ -75,21 +80,47 @@ impl BlobCache {
 
     /// How many bytes of a blob have arrived, for an estimate of what is to come.
     pub(crate) fn incomplete_bytes(&self, etag: &Etag) -> u64 {
-        let blob = self.blob(etag);
-        disk::file_size(&blob.with_file_name(format!("{}.incomplete", etag.as_str()))).unwrap_or(0)
+        let incomplete = self.blob(etag).with_file_name(format!("{}.incomplete", etag.as_str()));
+        fs::symlink_metadata(incomplete).ok().filter(fs::Metadata::is_file).map_or(0, |metadata| metadata.len())
     }
 
     /// The file for whoever opens it, if it is there. One of another size than it should have is damaged, and is not.
     pub(crate) fn find(&self, commit: &str, file: &RepoFile) -> Option<PathBuf> {
         let pointer = self.pointer(commit, &file.path);
-        let size = disk::file_size(&pointer)?;
-        is_size_of(file, size, &pointer).then_some(pointer)
+        is_size_of(file, disk::file_size(&pointer)?).then_some(pointer)
     }
 
     /// Whether the blob of a file is there, whole.
     pub(crate) fn has_blob(&self, etag: &Etag, file: &RepoFile) -> bool {
+        disk::file_size(&self.blob(etag)).is_some_and(|size| is_size_of(file, size))
+    }
+
+    /// Warns of a blob that is there and of no use.
+    pub(crate) fn warn_of_damage(&self, etag: &Etag, file: &RepoFile) {
         let blob = self.blob(etag);
-        disk::file_size(&blob).is_some_and(|size| is_size_of(file, size, &blob))
+        if let (Some(size), Some(wanted)) = (disk::file_size(&blob), file.size) {
+            tracing::warn!("{} has {size} bytes and should have {wanted}; it is fetched anew", blob.display());
+        }
+    }
+
+    /// Makes the folders for a download. Other tools take a repository without snapshots for damaged.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        disk::create_folder(&self.folder.join("blobs"))?;
+        disk::create_folder(&self.folder.join("snapshots"))
+    }
+
+    /// Leaves nothing of a download that has brought nothing.
+    pub(crate) fn tidy(&self) {
+        let is_ours = |entry: io::Result<fs::DirEntry>| {
+            entry.is_ok_and(|entry| entry.file_name() == "blobs" || entry.file_name() == "snapshots")
+        };
+        if !fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.all(is_ours)) {
+            return;
+        }
+        // Folders that are not empty stay; the blobs that are still there need the others.
+        if fs::remove_dir(self.folder.join("blobs")).is_ok() && fs::remove_dir(self.folder.join("snapshots")).is_ok() {
+            let _ = fs::remove_dir(&self.folder);
+        }
     }
 
     /// Moves what has arrived, whole and checked, to where blobs are.
@@ -147,6 +178,33 @@ impl BlobCache {
         Some(Listing { commit, files })
     }
 
+    /// Keeps the names that a choice is made of, for whoever chooses without a network: what is there is often not all
+    /// there is.
+    pub(crate) fn keep_listed(&self, listing: &Listing) -> Result<()> {
+        let mut paths = listing.paths();
+        paths.retain(|path| path.to_ascii_lowercase().ends_with(".gguf"));
+        let text = paths.join("\n");
+        let path = self.listed_path(&listing.commit);
+        if fs::read(&path).is_ok_and(|kept| kept == text.as_bytes()) {
+            return Ok(());
+        }
+        disk::write_whole(&path, text.as_bytes())
+    }
+
+    /// The names that were kept of a commit.
+    pub(crate) fn listed(&self, commit: &str) -> Option<Vec<String>> {
+        let path = self.listed_path(commit);
+        if disk::file_size(&path)? > MAX_LISTED_BYTES {
+            return None;
+        }
+        let text = fs::read_to_string(path).ok()?;
+        Some(text.lines().filter(|path| is_safe_path(path)).map(str::to_owned).collect())
+    }
+
+    fn listed_path(&self, commit: &str) -> PathBuf {
+        self.folder.join(".clef-hub").join(commit)
+    }
+
     fn ref_path(&self, revision: &str) -> PathBuf {
         let mut path = self.folder.join("refs");
         path.extend(revision.split('/'));
@@ -154,14 +212,8 @@ impl BlobCache {
     }
 }
 
-fn is_size_of(file: &RepoFile, size: u64, path: &Path) -> bool {
-    match file.size {
-        Some(wanted) if wanted != size => {
-            tracing::warn!("{} has {size} bytes and should have {wanted}; it is fetched anew", path.display());
-            false
-        }
-        _ => true,
-    }
+fn is_size_of(file: &RepoFile, size: u64) -> bool {
+    file.size.is_none_or(|wanted| wanted == size)
 }
 
 /// The files of a snapshot; links to blobs that are gone are none.
@@ -179,7 +231,7 @@ fn gather(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<RepoFile>) 
         }
         match (entry.file_type(), disk::file_size(&entry.path())) {
             (Ok(kind), _) if kind.is_dir() => gather(&entry.path(), &path, depth + 1, files),
-            (_, Some(size)) => files.push(RepoFile { path, size: Some(size), etag: None }),
+            (_, Some(size)) => files.push(RepoFile { path, size: Some(size), etag: None, checksum: None }),
             _ => {}
         }
     }

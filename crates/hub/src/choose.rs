@@ -1,13 +1,15 @@
 //! Which files of a repository are meant: the model, all its parts, its projector. Names only; nothing is opened.
 //!
-//! The rules are llama.cpp's (`find_best_model` in `common/download.cpp`) where a person would notice a difference, and
-//! the same whatever order files are listed in: a cache has none, so the first is always the first by name.
+//! The rules are those of llama.cpp (`find_best_model` in `common/download.cpp`) unless said otherwise, and the same
+//! whatever order files are listed in: a cache has none, so the first is always the first by name.
 //!
-//! - A model is a `.gguf` file that is no projector (`mmproj`), importance matrix (`imatrix`) or draft of another
+//! - A model is a `.gguf` file that is not a projector (`mmproj`), importance matrix (`imatrix`) or draft of another
 //!   (`mtp-`, `eagle3-`, `dflash-`, `dspark-`).
 //! - Its quantization is what stands behind the last `-` or `.` of its name. A file where that *is* the one asked for
 //!   goes before one whose path merely contains it, as `UD-Q4_K_XL` does.
-//! - Nothing asked for means Q4_K_M, then Q8_0, then the first model. Something asked for is never replaced.
+//! - Nothing asked for means Q4_K_M, or the nearest to it: first what has as many bits, then 5, 6 and 8, which lose
+//!   nothing but room, then 3, 2 and 1, then files whose names say nothing, then 16 and 32. llama.cpp takes Q8_0 or
+//!   else the first in the list. Something asked for is never replaced.
 //! - A projector is a `.gguf` file with `mmproj` in its name, in the model's folder or one above it: the nearest folder
 //!   first, then F16, BF16, F32, Q8_0, and any other by name. llama.cpp takes the one nearest to the model's
 //!   quantization; a projector is small, so this takes the one that every backend computes well.
@@ -19,7 +21,14 @@ use crate::request::Choice;
 use crate::text::{Foreign, Names};
 
 /// What is looked for if nothing is asked for.
-const DEFAULT_QUANTS: [&str; 2] = ["Q4_K_M", "Q8_0"];
+pub(crate) const DEFAULT_QUANT: &str = "Q4_K_M";
+
+/// Bits of a weight, and what is between them: [`NO_QUANT`] stands for a name that does not say.
+const PREFERRED_BITS: [u32; 10] = [4, 5, 6, 8, 3, 2, 1, NO_QUANT, 16, 32];
+const NO_QUANT: u32 = 0;
+
+/// What stands behind the bits of a quantization, the best first; others go behind these by name.
+const PREFERRED_MIXES: [&str; 7] = ["_K_M", "_K_L", "_K_XL", "_K", "_K_S", "_1", "_0"];
 
 /// Projectors, the best first.
 const PROJECTOR_QUANTS: [&str; 4] = ["F16", "BF16", "F32", "Q8_0"];
@@ -92,11 +101,54 @@ fn no_such_quant(paths: &[&str], quant: &str) -> NotChosen {
 }
 
 fn default_model<'a>(paths: &[&'a str]) -> Result<&'a str, NotChosen> {
-    DEFAULT_QUANTS
-        .iter()
-        .find_map(|quant| model_of_quant(paths, quant))
-        .or_else(|| models(paths).min())
+    model_of_quant(paths, DEFAULT_QUANT)
+        .or_else(|| models(paths).min_by_key(|path| (default_rank(path), *path)))
         .ok_or(NotChosen::NoModel)
+}
+
+/// Whether a model is of the quantization that is looked for if nothing is asked for.
+pub(crate) fn is_default(model: &str) -> bool {
+    model_of_quant(&[model], DEFAULT_QUANT).is_some()
+}
+
+/// How far a model is from what is looked for if nothing is asked for.
+fn default_rank(path: &str) -> (usize, usize, String) {
+    let quant = named_quant(path).unwrap_or_default();
+    let is_digit = |character: char| character.is_ascii_digit();
+    let (kind, rest) = quant.split_at(quant.find(is_digit).unwrap_or(quant.len()));
+    let (bits, mix) = rest.split_at(rest.find(|character| !is_digit(character)).unwrap_or(rest.len()));
+    let place_of = |bits: u32| PREFERRED_BITS.iter().position(|preferred| *preferred == bits);
+    let bits = bits.parse().ok().and_then(place_of).or_else(|| place_of(NO_QUANT));
+    let mix = PREFERRED_MIXES.iter().position(|preferred| kind == "Q" && *preferred == mix);
+    (bits.unwrap_or(PREFERRED_BITS.len()), mix.unwrap_or(PREFERRED_MIXES.len()), quant)
+}
+
+/// The quantization that a model's path names, in capital letters; none if it names none.
+pub(crate) fn named_quant(path: &str) -> Option<String> {
+    let path = path.to_ascii_uppercase();
+    // Some write it behind a `_`, which is also a part of it.
+    let starts = |word: &'_ str| {
+        let behind = word.match_indices('_').map(|(place, _)| place + 1);
+        std::iter::once(0).chain(behind).find(|start| is_quant(&word[*start..])).map(|start| word[start..].to_owned())
+    };
+    path.rsplit(['-', '.', '/']).find_map(starts)
+}
+
+/// The other models that could have been chosen: their quantizations, or else their paths.
+pub(crate) fn others_than(paths: &[&str], model: &str) -> Vec<String> {
+    let mut others: Vec<String> = models(paths)
+        .filter(|path| *path != model)
+        .map(|path| named_quant(path).unwrap_or_else(|| path.to_owned()))
+        .collect();
+    others.sort_unstable();
+    others.dedup();
+    others
+}
+
+/// Whether a file is a projector.
+fn is_projector(path: &str) -> bool {
+    let name = file_name(path).to_ascii_lowercase();
+    name.ends_with(".gguf") && name.contains("mmproj") && SplitName::parse(path).is_none()
 }
 
 /// The first model by name whose quantization is the given one, or else whose path contains it.
@@ -144,10 +196,6 @@ fn projector_beside<'a>(paths: &[&'a str], model: &str) -> Option<&'a str> {
         let folder = folder(path);
         folder.is_empty() || model_folder == folder || model_folder.starts_with(&format!("{folder}/"))
     };
-    let is_projector = |path: &str| {
-        let name = file_name(path).to_ascii_lowercase();
-        name.ends_with(".gguf") && name.contains("mmproj") && SplitName::parse(path).is_none()
-    };
     let rank = |path: &&str| {
         let quant = quant_of(path);
         let rank = PROJECTOR_QUANTS.iter().position(|known| *known == quant).unwrap_or(PROJECTOR_QUANTS.len());
@@ -190,7 +238,7 @@ pub(crate) struct SplitName<'a> {
 }
 
 impl<'a> SplitName<'a> {
-    /// Reads the name of a part; an ordinary name is none.
+    /// Reads the name of a part; an ordinary name is not one.
     pub(crate) fn parse(name: &'a str) -> Option<Self> {
         const SUFFIX: &str = "-00001-of-00001.gguf";
         let start = name.len().checked_sub(SUFFIX.len())?;

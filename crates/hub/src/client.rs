@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ureq::Agent;
 use ureq::http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, LOCATION, TRANSFER_ENCODING,
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TRANSFER_ENCODING,
 };
 use ureq::http::{HeaderMap, HeaderName, Method, Request};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -23,13 +23,14 @@ use crate::url::{Origin, Url};
 /// How many hosts may pass a request on.
 const MAX_REDIRECTS: usize = 10;
 
-/// The longest head of an answer. Signed addresses take a few kilobytes.
-const MAX_HEAD_BYTES: usize = 64 << 10;
+/// The longest status line and headers of a response. Signed addresses take a few kilobytes.
+const MAX_HEADER_BYTES: usize = 64 << 10;
 
 /// How requests are made, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Client {
     plain: Agent,
+    plain_proxy: Option<ureq::Proxy>,
     /// Made when first needed: reading the system's certificates takes a while.
     secure: OnceLock<Agent>,
     secure_proxy: Option<ureq::Proxy>,
@@ -40,7 +41,7 @@ pub(crate) struct Client {
 }
 
 /// What is asked for.
-pub(crate) struct Question<'a> {
+pub(crate) struct HttpRequest<'a> {
     pub(crate) method: Method,
     pub(crate) url: &'a Url,
     pub(crate) headers: Vec<(HeaderName, String)>,
@@ -55,8 +56,8 @@ pub(crate) struct Linked {
     pub(crate) size: Option<u64>,
 }
 
-/// The answer of the last host, with what those before it said.
-pub(crate) struct Answer {
+/// The response of the last host, with what those before it said.
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) linked: Linked,
@@ -74,11 +75,15 @@ impl Client {
             let message = format!("the user agent {:?} is not visible ASCII", options.user_agent);
             return Err(Error::new(ErrorKind::InvalidRequest, message));
         }
-        let plain_proxy = proxy(options.proxies.http.as_deref(), &options.proxies)?;
+        // A proxy that makes no sense keeps nobody from what is there.
+        let address_of = |address: &'_ Option<String>| address.clone().filter(|_| !options.offline);
+        let plain_proxy = proxy(address_of(&options.proxies.http).as_deref(), &options.proxies)?;
+        let secure_proxy = proxy(address_of(&options.proxies.https).as_deref(), &options.proxies)?;
         Ok(Self {
-            plain: agent(plain_proxy, &options.timeouts, &options.user_agent, RootCerts::WebPki),
+            plain: agent(plain_proxy.clone(), &options.timeouts, &options.user_agent, RootCerts::WebPki),
+            plain_proxy,
             secure: OnceLock::new(),
-            secure_proxy: proxy(options.proxies.https.as_deref(), &options.proxies)?,
+            secure_proxy,
             timeouts: options.timeouts,
             user_agent: options.user_agent.clone(),
             token: options.token.clone(),
@@ -90,17 +95,17 @@ impl Client {
         &self.timeouts
     }
 
-    /// Asks, and follows redirects. A question for a head only is not passed on to another host by one that has
-    /// answered it: signed addresses are often good for nothing but fetching.
+    /// Sends a request, and follows redirects. A `HEAD` is not passed on to another host by one that has said what the
+    /// file is called: signed addresses are often good for nothing but fetching.
     ///
     /// # Errors
-    /// If there is no answer, or redirects lead nowhere. A status that says no is an answer.
-    pub(crate) fn ask(&self, question: &Question<'_>) -> Result<Answer> {
-        let mut url = question.url.clone();
+    /// If there is no response, or redirects lead nowhere. A status that says no is a response.
+    pub(crate) fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse> {
+        let mut url = request.url.clone();
         let mut linked = Linked::default();
         for _ in 0..=MAX_REDIRECTS {
             let token = self.token.as_ref().filter(|_| url.origin() == self.token_origin);
-            let response = self.send(question, &url, token)?;
+            let response = self.send_once(request, &url, token)?;
             linked.gather(response.headers());
             let status = response.status().as_u16();
             let target = matches!(status, 301 | 302 | 303 | 307 | 308)
@@ -109,47 +114,53 @@ impl Client {
                 .map(|location| redirect(&url, location))
                 .transpose()?;
             let is_answered = |target: &Url| {
-                question.method == Method::HEAD && linked.etag.is_some() && target.origin() != url.origin()
+                request.method == Method::HEAD && linked.etag.is_some() && target.origin() != url.origin()
             };
             match target {
                 Some(target) if !is_answered(&target) => url = target,
                 _ => {
                     let (parts, body) = response.into_parts();
-                    return Ok(Answer {
+                    return Ok(HttpResponse {
                         status,
                         headers: parts.headers,
                         linked,
                         had_token: token.is_some(),
                         host: url.host().to_owned(),
-                        is_passed_on: url.origin() != question.url.origin(),
+                        is_passed_on: url.origin() != request.url.origin(),
                         body: body.into_reader(),
                     });
                 }
             }
         }
-        let message = format!("{} is redirected more than {MAX_REDIRECTS} times", question.url);
+        let message = format!("{} is redirected more than {MAX_REDIRECTS} times", request.url);
         Err(Error::new(ErrorKind::Protocol, message))
     }
 
-    fn send(
+    fn send_once(
         &self,
-        question: &Question<'_>,
+        request: &HttpRequest<'_>,
         url: &Url,
         token: Option<&Token>,
     ) -> Result<ureq::http::Response<ureq::Body>> {
-        let mut request = Request::builder().method(question.method.clone()).uri(url.uri().clone());
+        let mut whole = Request::builder().method(request.method.clone()).uri(url.uri().clone());
         // Lengths and ranges are to be those of the file.
-        request = request.header(ACCEPT_ENCODING, "identity");
-        for (name, value) in &question.headers {
-            request = request.header(name, value);
+        whole = whole.header(ACCEPT_ENCODING, "identity");
+        for (name, value) in &request.headers {
+            whole = whole.header(name, value);
         }
         if let Some(token) = token {
-            request = request.header(AUTHORIZATION, token.header_value());
+            whole = whole.header(AUTHORIZATION, token.header_value());
         }
-        let request = request.body(()).map_err(|error| {
-            Error::new(ErrorKind::InvalidRequest, format_args!("{url} cannot be asked for: {error}")).with_source(error)
+        let whole = whole.body(()).map_err(|error| {
+            Error::new(ErrorKind::InvalidRequest, format_args!("{url} cannot be asked for: {error}"))
         })?;
-        self.agent(url).run(request).map_err(|error| no_answer(url, error, &self.timeouts))
+        self.agent(url).run(whole).map_err(|error| no_response(url, error, &self.timeouts, self.proxy_to(url)))
+    }
+
+    /// Who stands between.
+    fn proxy_to(&self, url: &Url) -> Option<&ureq::Proxy> {
+        let proxy = if url.is_secure() { &self.secure_proxy } else { &self.plain_proxy };
+        proxy.as_ref().filter(|proxy| !proxy.is_no_proxy(url.uri()))
     }
 
     fn agent(&self, url: &Url) -> &Agent {
@@ -172,7 +183,7 @@ impl Linked {
     }
 }
 
-impl Answer {
+impl HttpResponse {
     /// A header, if it is there and ASCII.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(&self.headers, name)
@@ -187,6 +198,11 @@ impl Answer {
     pub(crate) fn has_an_end(&self) -> bool {
         let coding = header(&self.headers, TRANSFER_ENCODING.as_str()).unwrap_or("");
         self.content_length().is_some() || coding.to_ascii_lowercase().contains("chunked")
+    }
+
+    /// Whether it is a page for people.
+    pub(crate) fn is_page(&self) -> bool {
+        self.header(CONTENT_TYPE.as_str()).is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("text/html"))
     }
 
     /// The coding of the body, if it is not sent as it is.
@@ -221,19 +237,14 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 fn redirect(from: &Url, location: &str) -> Result<Url> {
-    let unusable = |why: &str| {
-        Error::new(ErrorKind::Protocol, format_args!("{from} is redirected to \"{}\", {why}", Foreign(bare(location))))
-    };
-    let target = from.join(location).map_err(|error| unusable("which is no address").with_source(error))?;
+    let target = from.join(location).map_err(|error| {
+        Error::new(ErrorKind::Protocol, format_args!("{from} is redirected to where nothing can be: {error}"))
+    })?;
     if from.is_secure() && !target.is_secure() {
-        return Err(unusable("which is not encrypted while the address asked for is; that is not followed"));
+        let why = "which is not encrypted while the address asked for is; that is not followed";
+        return Err(Error::new(ErrorKind::Protocol, format_args!("{from} is redirected to {target}, {why}")));
     }
     Ok(target)
-}
-
-/// A location without its query, which may hold a signature.
-fn bare(location: &str) -> &str {
-    location.split(['?', '#']).next().unwrap_or("")
 }
 
 fn proxy(address: Option<&str>, proxies: &Proxies) -> Result<Option<ureq::Proxy>> {
@@ -241,11 +252,17 @@ fn proxy(address: Option<&str>, proxies: &Proxies) -> Result<Option<ureq::Proxy>
         return Ok(None);
     };
     // The address is not repeated: it may hold a password.
+    let advice = "check https_proxy, http_proxy and all_proxy";
     let invalid = |error: ureq::Error| {
-        let message = "the proxy's address is not understood; check https_proxy, http_proxy and all_proxy";
-        Error::new(ErrorKind::InvalidRequest, message).with_source(error)
+        let fault = format!("the proxy's address is not understood: {}", Foreign(&error.to_string()));
+        Error::new(ErrorKind::InvalidRequest, fault).with_advice(advice)
     };
     let parsed = ureq::Proxy::new(address).map_err(invalid)?;
+    // Not built in, and the HTTP library would end the process over it.
+    if !matches!(parsed.protocol(), ureq::ProxyProtocol::Http | ureq::ProxyProtocol::Https) {
+        let fault = format!("the proxy {} speaks SOCKS, and only HTTP is spoken here", name_of(&parsed));
+        return Err(Error::new(ErrorKind::InvalidRequest, fault).with_advice(advice));
+    }
     let mut builder = ureq::Proxy::builder(parsed.protocol()).host(parsed.host()).port(parsed.port());
     if let Some(username) = parsed.username() {
         builder = builder.username(username);
@@ -263,14 +280,14 @@ fn agent(proxy: Option<ureq::Proxy>, timeouts: &Timeouts, user_agent: &str, root
     Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
-        .max_response_header_size(MAX_HEAD_BYTES)
+        .max_response_header_size(MAX_HEADER_BYTES)
         // A connection that lay idle may be closed on the other side, and fails only when it is used again.
         .max_idle_connections(0)
         .proxy(proxy)
         .user_agent(user_agent)
         .timeout_resolve(Some(timeouts.connect))
         .timeout_connect(Some(timeouts.connect))
-        .timeout_recv_response(Some(timeouts.answer))
+        .timeout_recv_response(Some(timeouts.response))
         .timeout_per_read(Some(timeouts.stall))
         .timeout_per_write(Some(timeouts.stall))
         .tls_config(TlsConfig::builder().root_certs(root_certs).build())
@@ -291,41 +308,70 @@ fn root_certificates() -> RootCerts {
     found.certs.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect::<Vec<_>>().into()
 }
 
-/// Why there is no answer.
-fn no_answer(url: &Url, error: ureq::Error, timeouts: &Timeouts) -> Error {
+/// A proxy without what is secret about it.
+fn name_of(proxy: &ureq::Proxy) -> String {
+    format!("{}:{}", proxy.host(), proxy.port())
+}
+
+/// Why there is no response.
+fn no_response(url: &Url, error: ureq::Error, timeouts: &Timeouts, proxy: Option<&ureq::Proxy>) -> Error {
     let host = url.host();
-    let unreachable = |why: &str| {
-        let help = "check the network (and https_proxy, if there is one)";
-        Error::new(ErrorKind::Unreachable, format_args!("{host} cannot be reached: {}; {help}", Foreign(why)))
+    let advice = match proxy {
+        Some(_) if url.is_secure() => "check the network and the proxy (https_proxy, all_proxy)",
+        Some(_) => "check the network and the proxy (http_proxy, all_proxy)",
+        None => "check the network (and set https_proxy if it has a proxy)",
     };
-    let failure = match &error {
-        ureq::Error::HostNotFound => unreachable("no such host, or no network").transient(),
+    let unreachable = |fault: &str, why: &str| {
+        Error::new(ErrorKind::Unreachable, format_args!("{fault}: {}", Foreign(why))).with_advice(advice)
+    };
+    let (nobody, not_host) = match proxy.map(name_of) {
+        Some(proxy) => (
+            format!("the proxy {proxy} cannot be reached"),
+            format!("{host} cannot be reached through the proxy {proxy}"),
+        ),
+        None => (format!("{host} cannot be reached"), format!("{host} cannot be reached")),
+    };
+    match error {
+        ureq::Error::HostNotFound => unreachable(&nobody, "no such host, or no network").transient(),
         ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect) => {
-            unreachable(&format!("no connection within {} s", timeouts.connect.as_secs_f64())).transient()
+            let why = format!("no connection within {} s", timeouts.connect.as_secs_f64());
+            unreachable(&not_host, &why).transient()
         }
         ureq::Error::Timeout(_) => {
-            let message = format!("{url} is not answered within {} s", timeouts.answer.as_secs_f64());
-            Error::new(ErrorKind::Interrupted, message).transient()
+            let fault = format!("{url} is not answered within {} s", timeouts.response.as_secs_f64());
+            Error::new(ErrorKind::Interrupted, fault).transient()
         }
-        ureq::Error::Io(io_error) if is_about_certificates(io_error) => {
-            let help = "if a proxy of your own stands between, name its certificates with SSL_CERT_FILE";
-            let why = io_error.to_string();
-            Error::new(ErrorKind::Unreachable, format_args!("{host} is not trusted: {}; {help}", Foreign(&why)))
+        ureq::Error::Io(cause) if is_about_certificates(&cause) => {
+            let fault = format!("{host} is not trusted: {}", Foreign(&cause.to_string()));
+            let advice = "if a proxy of your own stands between, name its certificates with SSL_CERT_FILE";
+            Error::new(ErrorKind::Unreachable, fault).with_source(cause).with_advice(advice)
         }
-        ureq::Error::Io(io_error) => unreachable(&io_error.to_string()).transient(),
-        ureq::Error::ConnectionFailed | ureq::Error::ConnectProxyFailed(_) | ureq::Error::Tls(_) => {
-            unreachable(&error.to_string()).transient()
+        ureq::Error::Io(cause) => {
+            let fault = if is_about_connecting(&cause) { nobody } else { not_host };
+            unreachable(&fault, &cause.to_string()).with_source(cause).transient()
+        }
+        ureq::Error::ConnectProxyFailed(why) if proxy.is_some() => {
+            // "407/407", as the library puts a status.
+            let why = why.split_once('/').map_or(why.as_str(), |(why, _)| why);
+            unreachable(&not_host, why).transient()
+        }
+        error @ (ureq::Error::ConnectionFailed | ureq::Error::ConnectProxyFailed(_) | ureq::Error::Tls(_)) => {
+            unreachable(&not_host, &error.to_string()).transient()
         }
         ureq::Error::LargeResponseHeader(_, limit) => {
-            let message = format!("{url} is answered with a head of more than {limit} bytes");
-            Error::new(ErrorKind::Protocol, message)
+            Error::new(ErrorKind::Protocol, format_args!("{url} is answered with headers of more than {limit} bytes"))
         }
-        _ => {
+        error => {
             let why = error.to_string();
             Error::new(ErrorKind::Protocol, format_args!("{url} is not answered in HTTP: {}", Foreign(&why)))
         }
-    };
-    failure.with_source(error)
+    }
+}
+
+/// Whether there was no connection at all, so that it is known who could not be reached.
+fn is_about_connecting(error: &io::Error) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkDown, NetworkUnreachable};
+    matches!(error.kind(), AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkDown | NetworkUnreachable)
 }
 
 /// Whether a connection failed for a reason that stays: TLS is spoken, and the other side is not who it should be.

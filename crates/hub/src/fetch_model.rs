@@ -6,7 +6,8 @@ use ureq::http::Method;
 
 use crate::blob_cache::BlobCache;
 use crate::choose::{Chosen, NotChosen, choose};
-use crate::client::{Question, bare_etag};
+use crate::choose_cached::{CachedChoice, choose_cached, warning_of_default};
+use crate::client::{HttpRequest, bare_etag};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::{FetchedFile, FetchedModel, Hub};
@@ -14,7 +15,7 @@ use crate::listing::{Etag, Listing, RepoFile};
 use crate::lock::Lock;
 use crate::patience::Tries;
 use crate::progress::{ProgressCallback, Reporter};
-use crate::refusal::{Subject, refusal};
+use crate::refusal::{OFFLINE, Subject, files_page, refusal};
 use crate::request::{Choice, ModelRequest, is_commit};
 use crate::text::Foreign;
 use crate::transfer::{Transfer, Wanted};
@@ -38,7 +39,10 @@ impl<'a> ModelFetch<'a> {
 
     pub(crate) fn run(&self, on_progress: ProgressCallback<'_>) -> Result<FetchedModel> {
         if self.hub.options.offline {
-            return self.find_in_cache().map_err(|missing| self.offline(&missing));
+            let (model, warnings) =
+                self.find_in_cache("the hub was not asked").map_err(|missing| self.offline(&missing))?;
+            warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+            return Ok(model);
         }
         if let Some(model) = self.pinned() {
             return Ok(model);
@@ -50,9 +54,16 @@ impl<'a> ModelFetch<'a> {
             Asked::Found(model) => return Ok(model),
         };
         let chosen = self.choose(&listing).map_err(|not_chosen| {
-            let message = format!("{} has {not_chosen} (see {}/tree/main)", self.request.repo(), self.page);
-            Error::new(ErrorKind::FileNotFound, message)
+            let files = files_page(&self.page, self.request.revision());
+            let fault = format!("{} has {not_chosen} (see {files})", self.request.repo());
+            Error::new(ErrorKind::FileNotFound, fault)
         })?;
+        if *self.request.choice() == Choice::Default {
+            let model = &listing.files[chosen.parts[0]].path;
+            if let Some(warning) = warning_of_default(self.request.repo(), &listing.paths(), model) {
+                tracing::warn!("{warning}");
+            }
+        }
         self.fetch(&listing, &chosen, reporter)
     }
 
@@ -63,13 +74,16 @@ impl<'a> ModelFetch<'a> {
     /// One file of one commit is the same for ever, so nobody need be asked about it.
     fn pinned(&self) -> Option<FetchedModel> {
         let is_one_file = matches!(self.request.choice(), Choice::File(_)) && !self.request.wants_projector();
-        if is_one_file && is_commit(self.request.revision()) { self.find_in_cache().ok() } else { None }
+        if is_one_file && is_commit(self.request.revision()) { Some(self.find_in_cache("").ok()?.0) } else { None }
     }
 
-    /// The request answered from what is there.
-    fn find_in_cache(&self) -> Result<FetchedModel, Missing> {
+    /// What is asked for, of what is there, and warnings if that may be something else than a hub would have sent.
+    /// `why` says why none did.
+    fn find_in_cache(&self, why: &str) -> Result<(FetchedModel, Vec<String>), Missing> {
         let listing = self.cache.listing(self.request.revision()).ok_or(Missing::Repo)?;
-        let chosen = self.choose(&listing).map_err(Missing::File)?;
+        let listed = self.cache.listed(&listing.commit);
+        let CachedChoice { chosen, warnings } =
+            choose_cached(self.request, &listing.paths(), listed.as_deref(), why).map_err(Missing::File)?;
         let file = |index: &usize| {
             let file = &listing.files[*index];
             FetchedFile {
@@ -78,12 +92,13 @@ impl<'a> ModelFetch<'a> {
                 bytes: file.size.unwrap_or(0),
             }
         };
-        Ok(FetchedModel {
+        let model = FetchedModel {
             parts: chosen.parts.iter().map(file).collect(),
             projector: chosen.projector.as_ref().map(file),
             commit: Some(listing.commit.clone()),
             unchecked: None,
-        })
+        };
+        Ok((model, warnings))
     }
 
     fn offline(&self, missing: &Missing) -> Error {
@@ -92,26 +107,27 @@ impl<'a> ModelFetch<'a> {
             Missing::Repo => format!("{} at {} is not in the cache", self.request, Foreign(self.request.revision())),
             Missing::File(not_chosen) => format!("{} is not in the cache, which has {not_chosen}", self.request),
         };
-        let message = format!(
-            "{what} ({folder}), and no network is used (--offline or HF_HUB_OFFLINE); start once without it, or run \
-             \"hf download {}\" where there is a network",
-            self.request.repo()
-        );
-        Error::new(ErrorKind::Offline, message)
+        let fault = format!("{what} ({folder}), and {OFFLINE}");
+        let repo = self.request.repo();
+        Error::new(ErrorKind::Offline, fault).with_advice(format_args!(
+            "start once without that, or run \"hf download {repo}\" where there is a network"
+        ))
     }
 
-    /// The hub's list, or else what the cache holds. Only where the cache is of no help is the hub asked more than once:
-    /// whoever starts a server without a network should not have to wait for it.
+    /// The hub's list, or else what the cache holds. Only where the cache is of no help is the hub asked more than
+    /// once: whoever starts a server without a network should not have to wait for it.
     fn list_or_find(&self, reporter: &mut Reporter<'_>) -> Result<Asked> {
-        let mut tries = Tries::for_question(&self.hub.options.patience);
+        let mut tries = Tries::for_first_request(&self.hub.options.patience);
         loop {
             let failure = match self.list() {
                 Ok(listing) => return Ok(Asked::Listing(listing)),
                 Err(failure) => failure,
             };
             let may_be_found = !matches!(failure.kind(), ErrorKind::RevisionNotFound | ErrorKind::InvalidRequest);
-            if may_be_found && let Ok(mut model) = self.find_in_cache() {
-                tracing::warn!("{}; going on with the files of {} that the cache holds", failure, self.request.repo());
+            if may_be_found && let Ok((mut model, warnings)) = self.find_in_cache("the hub gave no list of its files") {
+                let repo = self.request.repo();
+                tracing::warn!("{}; going on with the files of {repo} that the cache holds", failure.fault());
+                warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
                 model.unchecked = Some(failure);
                 return Ok(Asked::Found(model));
             }
@@ -123,12 +139,21 @@ impl<'a> ModelFetch<'a> {
         let (repo, revision) = (self.request.repo(), self.request.revision());
         let segments = ["api", "models", repo.owner(), repo.name(), "revision", revision];
         let url = self.hub.endpoint.with_segments(segments)?.with_query("blobs=true")?;
-        let mut answer = self.hub.client.ask(&Question { method: Method::GET, url: &url, headers: Vec::new() })?;
-        if answer.status != 200 {
-            return Err(refusal(&answer, Subject::Repo { repo, revision, file: None, page: &self.page }));
+        let mut response =
+            self.hub.client.send(&HttpRequest { method: Method::GET, url: &url, headers: Vec::new() })?;
+        if response.status != 200 {
+            return Err(refusal(&response, Subject::Repo { repo, revision, file: None, page: &self.page }));
         }
-        let longest = self.hub.options.timeouts.answer.saturating_mul(2);
-        Listing::read(&mut answer, &repo.to_string(), longest)
+        let longest = self.hub.options.timeouts.response.saturating_mul(2);
+        Listing::read(&mut response, &repo.to_string(), longest).map_err(|error| match error.kind() {
+            ErrorKind::Protocol => {
+                let endpoint = &self.hub.endpoint;
+                let advice =
+                    format!("check that {endpoint} is a hub (HF_ENDPOINT), and that the network wants no login");
+                error.with_advice(advice)
+            }
+            _ => error,
+        })
     }
 
     fn fetch(&self, listing: &Listing, chosen: &Chosen, reporter: Reporter<'_>) -> Result<FetchedModel> {
@@ -149,6 +174,9 @@ impl<'a> ModelFetch<'a> {
         if let Err(error) = self.cache.set_ref(self.request.revision(), &listing.commit) {
             tracing::warn!("the cache does not remember the revision: {error}");
         }
+        if let Err(error) = self.cache.keep_listed(listing) {
+            tracing::info!("the cache does not remember what {} has: {error}", self.request.repo());
+        }
         let projector = if chosen.projector.is_some() { fetched.pop() } else { None };
         Ok(FetchedModel { parts: fetched, projector, commit: Some(listing.commit.clone()), unchecked: None })
     }
@@ -165,8 +193,12 @@ impl<'a> ModelFetch<'a> {
         if needed == 0 {
             return Ok(());
         }
-        disk::create_folder(self.cache.folder())?;
-        disk::check_room(&self.request.to_string(), needed, self.cache.folder())
+        disk::check_room(&self.request.to_string(), needed, self.cache.folder()).map_err(|full| {
+            // What cannot be written to often says that it has no room, too.
+            let prepared = self.cache.prepare();
+            self.cache.tidy();
+            prepared.err().unwrap_or(full)
+        })
     }
 
     fn fetch_file(&self, commit: &str, file: &RepoFile, reporter: &mut Reporter<'_>) -> Result<FetchedFile> {
@@ -190,6 +222,8 @@ impl<'a> ModelFetch<'a> {
         let etag = named.etag.as_ref().expect("an etag was listed or asked for");
         let lock = Lock::take(&self.cache.lock_path(etag), reporter)?;
         if !self.cache.has_blob(etag, &named) {
+            self.cache.warn_of_damage(etag, &named);
+            self.cache.prepare().inspect_err(|_| self.cache.tidy())?;
             let incomplete = self.cache.incomplete(etag, &lock);
             let transfer = Transfer {
                 client: &self.hub.client,
@@ -199,7 +233,7 @@ impl<'a> ModelFetch<'a> {
                 what: &format!("{} of {}", Foreign(&file.path), self.request.repo()),
                 wanted: Wanted {
                     size: named.size,
-                    sha256: etag.sha256(),
+                    checksum: named.checksum.clone(),
                     etag: Some(etag.clone()),
                     is_promised: true,
                     validator: None,
@@ -207,7 +241,11 @@ impl<'a> ModelFetch<'a> {
                 part: &incomplete,
                 keep_validator: &mut |_| Ok(()),
             };
-            let arrived = transfer.run(reporter).inspect_err(|_| lock.let_go_of(&incomplete))?;
+            let arrived = transfer.run(reporter).inspect_err(|_| {
+                lock.let_go_of(&incomplete);
+                disk::remove_empty(&incomplete);
+                self.cache.tidy();
+            })?;
             tracing::info!("fetched {} of {}, {} bytes", file.path, self.request.repo(), arrived.bytes);
             self.cache.accept(etag, &incomplete)?;
         }
@@ -225,20 +263,22 @@ impl<'a> ModelFetch<'a> {
     ) -> Result<RepoFile> {
         let mut tries = Tries::new(&self.hub.options.patience);
         loop {
-            let asked = self.hub.client.ask(&Question { method: Method::HEAD, url, headers: Vec::new() });
+            let asked = self.hub.client.send(&HttpRequest { method: Method::HEAD, url, headers: Vec::new() });
             let failure = match asked {
-                Ok(answer) if matches!(answer.status, 200 | 301 | 302 | 303 | 307 | 308) => {
-                    let own = answer.header("etag").map(bare_etag);
-                    let Some(etag) = answer.linked.etag.as_deref().or(own).and_then(Etag::new) else {
-                        let message = format!("{url} is sent without an ETag; is {} a hub?", self.hub.endpoint);
-                        return Err(Error::new(ErrorKind::Protocol, message));
+                Ok(response) if matches!(response.status, 200 | 301 | 302 | 303 | 307 | 308) => {
+                    let own = response.header("etag").map(bare_etag);
+                    let Some(etag) = response.linked.etag.as_deref().or(own).and_then(Etag::new) else {
+                        let advice = format!("check that {} is a hub (HF_ENDPOINT)", self.hub.endpoint);
+                        let fault = format!("{url} is sent without an ETag");
+                        return Err(Error::new(ErrorKind::Protocol, fault).with_advice(advice));
                     };
-                    // Some servers give every head the length of what they send with it: none.
-                    let own = answer.content_length().filter(|size| answer.status == 200 && *size > 0);
-                    let size = file.size.or(answer.linked.size).or(own);
-                    return Ok(RepoFile { path: file.path.clone(), size, etag: Some(etag) });
+                    // Some servers say of every HEAD how much they send with it: nothing.
+                    let own = response.content_length().filter(|size| response.status == 200 && *size > 0);
+                    let size = file.size.or(response.linked.size).or(own);
+                    let checksum = etag.sha256();
+                    return Ok(RepoFile { path: file.path.clone(), size, etag: Some(etag), checksum });
                 }
-                Ok(answer) => refusal(&answer, subject),
+                Ok(response) => refusal(&response, subject),
                 Err(failure) => failure,
             };
             tries.after(failure, 0, 0, reporter)?;

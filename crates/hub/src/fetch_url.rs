@@ -21,16 +21,17 @@ use ureq::http::Method;
 use ureq::http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
 
 use crate::choose::SplitName;
-use crate::client::{Answer, Question};
+use crate::client::{HttpRequest, HttpResponse};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::{FetchedFile, FetchedModel, Hub};
-use crate::listing::Etag;
+use crate::listing::{Checksum, Etag};
 use crate::lock::Lock;
 use crate::patience::Tries;
 use crate::progress::{ProgressCallback, Reporter};
-use crate::refusal::{Subject, refusal};
-use crate::transfer::{Transfer, Validator, Wanted, check_is_no_page};
+use crate::refusal::{OFFLINE, Subject, refusal};
+use crate::resume::Validator;
+use crate::transfer::{Transfer, Wanted, check_is_no_page};
 use crate::url::Url;
 
 /// The longest name of a file that is made of a URL; what stands beside it has longer ones.
@@ -56,7 +57,7 @@ struct Said {
     is_unchanged: bool,
     validator: Option<Validator>,
     size: Option<u64>,
-    sha256: Option<String>,
+    checksum: Option<Checksum>,
 }
 
 /// One file on its way.
@@ -119,14 +120,14 @@ impl UrlFetch<'_> {
         if self.hub.options.offline {
             return self.found().map(|file| (file, None)).ok_or_else(|| self.offline());
         }
-        let mut tries = Tries::for_question(&self.hub.options.patience);
+        let mut tries = Tries::for_first_request(&self.hub.options.patience);
         let said = loop {
             let failure = match self.ask(self.note().as_ref()) {
                 Ok(said) => break said,
                 Err(failure) => failure,
             };
             if let Some(file) = self.found() {
-                tracing::warn!("{failure}; going on with the file that the cache holds");
+                tracing::warn!("{}; going on with the file that the cache holds", failure.fault());
                 return Ok((file, Some(failure)));
             }
             tries.after(failure, 0, 0, reporter)?;
@@ -152,8 +153,8 @@ impl UrlFetch<'_> {
         let is_size = said.size.is_none_or(|size| size == file.bytes);
         let is_same = match self.note() {
             _ if said.is_unchanged => true,
-            Some(note) => match (&said.sha256, &said.validator, &note.validator) {
-                (Some(sha256), _, _) => *sha256 == note.sha256,
+            Some(note) => match (&said.checksum, &said.validator, &note.validator) {
+                (Some(checksum), _, _) => *checksum == Checksum::Sha256(note.sha256),
                 (None, Some(said), Some(kept)) => said.as_str() == kept && is_size,
                 _ => is_size,
             },
@@ -174,48 +175,43 @@ impl UrlFetch<'_> {
     }
 
     fn offline(&self) -> Error {
-        let message = format!(
-            "{} is not in the cache ({}), and no network is used (--offline or HF_HUB_OFFLINE); start once without it",
-            self.url,
-            self.path.display()
-        );
-        Error::new(ErrorKind::Offline, message)
+        let fault = format!("{} is not in the cache ({}), and {OFFLINE}", self.url, self.path.display());
+        Error::new(ErrorKind::Offline, fault).with_advice("start once without that")
     }
 
-    /// Asks what the server has now. Some servers answer only those who fetch, so it is asked for the head first, and
-    /// then for the file, of which no more than the head is read.
+    /// Asks what the server has now. Some servers answer only those who fetch, so it is a `HEAD` first, and then a
+    /// `GET`, of which no more than the headers are read.
     fn ask(&self, note: Option<&Note>) -> Result<Said> {
-        let head = self.ask_by(Method::HEAD, note);
-        match head {
-            Ok(answer) if answer.status < 400 => self.said(&answer),
+        match self.ask_by(Method::HEAD, note) {
+            Ok(response) if response.status < 400 => self.said(&response),
             Err(failure) if failure.kind() != ErrorKind::Protocol => Err(failure),
-            _ => self.ask_by(Method::GET, note).and_then(|answer| self.said(&answer)),
+            _ => self.ask_by(Method::GET, note).and_then(|response| self.said(&response)),
         }
     }
 
-    fn ask_by(&self, method: Method, note: Option<&Note>) -> Result<Answer> {
+    fn ask_by(&self, method: Method, note: Option<&Note>) -> Result<HttpResponse> {
         let mut headers = Vec::new();
         if let Some(validator) = note.and_then(|note| note.validator.as_deref()).and_then(Validator::from_text) {
             let name = if validator.is_etag() { IF_NONE_MATCH } else { IF_MODIFIED_SINCE };
             headers.push((name, validator.as_str().to_owned()));
         }
-        self.hub.client.ask(&Question { method, url: self.url, headers })
+        self.hub.client.send(&HttpRequest { method, url: self.url, headers })
     }
 
-    fn said(&self, answer: &Answer) -> Result<Said> {
+    fn said(&self, response: &HttpResponse) -> Result<Said> {
         let subject = Subject::Address(self.url);
-        let sha256 = answer.linked.etag.as_deref().and_then(Etag::new).and_then(|etag| etag.sha256());
-        match answer.status {
+        let checksum = response.linked.etag.as_deref().and_then(Etag::new).and_then(|etag| etag.sha256());
+        match response.status {
             304 => Ok(Said { is_unchanged: true, ..Said::default() }),
             200 => {
-                check_is_no_page(answer, subject)?;
-                // Some servers give every head the length of what they send with it: none.
-                let size = answer.content_length().or(answer.linked.size).filter(|size| *size > 0);
-                Ok(Said { is_unchanged: false, validator: Validator::of(answer), size, sha256 })
+                check_is_no_page(response, subject)?;
+                // Some servers say of every HEAD how much they send with it: nothing.
+                let size = response.content_length().or(response.linked.size).filter(|size| *size > 0);
+                Ok(Said { is_unchanged: false, validator: Validator::of(response), size, checksum })
             }
             // The hub has said all there is to say, and passes on to where it is kept.
-            300..400 if sha256.is_some() => Ok(Said { size: answer.linked.size, sha256, ..Said::default() }),
-            _ => Err(refusal(answer, subject)),
+            300..400 if checksum.is_some() => Ok(Said { size: response.linked.size, checksum, ..Said::default() }),
+            _ => Err(refusal(response, subject)),
         }
     }
 
@@ -232,8 +228,8 @@ impl UrlFetch<'_> {
             what: &self.url.to_string(),
             wanted: Wanted {
                 size: said.size,
-                is_promised: said.sha256.is_some(),
-                sha256: said.sha256,
+                is_promised: said.checksum.is_some(),
+                checksum: said.checksum,
                 etag: None,
                 validator: begun_with.clone(),
             },
@@ -246,7 +242,13 @@ impl UrlFetch<'_> {
                 }
             },
         };
-        let arrived = transfer.run(reporter).inspect_err(|_| lock.let_go_of(&part))?;
+        let arrived = transfer.run(reporter).inspect_err(|_| {
+            lock.let_go_of(&part);
+            disk::remove_empty(&part);
+            if !part.exists() {
+                let _ = disk::remove(&from).inspect_err(|error| tracing::warn!("{error}"));
+            }
+        })?;
         let note = Note {
             url: self.url.to_string(),
             validator: begun_with.map(|validator| validator.as_str().to_owned()),

@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::fetch_model::ModelFetch;
 use crate::fetch_url::fetch_url;
-use crate::options::HubOptions;
+use crate::options::{DEFAULT_ENDPOINT, HubOptions};
 use crate::progress::ProgressCallback;
 use crate::request::ModelRequest;
 use crate::url::Url;
@@ -27,10 +27,10 @@ pub struct FetchedModel {
     pub parts: Vec<FetchedFile>,
     /// The projector, if one was wanted and there is one.
     pub projector: Option<FetchedFile>,
-    /// The commit that the files are of; none for a plain URL.
+    /// The commit that the files are of, for callers that record what they run; none for a plain URL.
     pub commit: Option<String>,
     /// Why nobody could be asked whether these files are still the right ones: they are what the cache held. It has
-    /// been logged as a warning.
+    /// been logged as a warning; this is for callers that act on it.
     pub unchecked: Option<Error>,
 }
 
@@ -42,7 +42,7 @@ pub struct FetchedFile {
     pub path: PathBuf,
     /// Its name in the repository, with its folders, or in the URL.
     pub name: String,
-    /// Its size.
+    /// How many bytes it has.
     pub bytes: u64,
 }
 
@@ -57,10 +57,14 @@ impl Hub {
     /// A hub. No connection is made yet.
     ///
     /// # Errors
-    /// If the endpoint, the user agent or a proxy is none.
+    /// If the endpoint is not an address, the user agent is not visible ASCII, or (unless offline) a proxy's address is
+    /// not one of an HTTP proxy.
     pub fn new(options: HubOptions) -> Result<Self> {
         let endpoint = options.endpoint_url()?;
         let client = Client::new(&options, &endpoint)?;
+        if let Some(fault) = options.token_fault() {
+            tracing::warn!("{fault}; going on without a token");
+        }
         Ok(Self { options, endpoint, client })
     }
 
@@ -69,16 +73,26 @@ impl Hub {
         &self.options
     }
 
+    /// Reads what a person names: `user/repo` or `user/repo:quant`, or in place of the repository the address of its
+    /// page on this hub or on `huggingface.co`.
+    ///
+    /// # Errors
+    /// If it is not of this form.
+    pub fn model_request(&self, text: &str) -> Result<ModelRequest> {
+        ModelRequest::parse_for(text, &[&self.options.endpoint, DEFAULT_ENDPOINT])
+    }
+
     /// Finds a model of a repository in the cache, or fetches what is missing of it.
     ///
-    /// The hub is asked once for the list of files, even if all are there: that is how a newer version is noticed. It is
-    /// not asked when [`HubOptions::offline`] is set, nor for one file of a full commit hash that the cache holds. If it
-    /// cannot be asked, what the cache holds is used and [`FetchedModel::unchecked`] says why.
+    /// The hub is asked once for the list of files, even if all are there: that is how a newer version is noticed. It
+    /// is not asked when [`HubOptions::offline`] is set, nor for one file of a full commit hash that the cache holds.
+    /// If it cannot be asked, what the cache holds is used and [`FetchedModel::unchecked`] says why.
     ///
     /// # Errors
     /// See [`ErrorKind`](crate::ErrorKind). What had arrived is kept and gone on from next time, unless it is corrupt.
     pub fn fetch_model(&self, request: &ModelRequest, on_progress: ProgressCallback<'_>) -> Result<FetchedModel> {
-        ModelFetch::new(self, request)?.run(on_progress)
+        let fetched = ModelFetch::new(self, request)?.run(on_progress);
+        fetched.map_err(|error| error.with_cache_advice(self.options.cache_variable()))
     }
 
     /// Finds the file of a plain URL in the cache, or fetches it. A URL of one part of a split model stands for all.
@@ -89,6 +103,7 @@ impl Hub {
     /// # Errors
     /// See [`ErrorKind`](crate::ErrorKind). What had arrived is kept and gone on from next time, unless it is corrupt.
     pub fn fetch_url(&self, url: &str, on_progress: ProgressCallback<'_>) -> Result<FetchedModel> {
-        fetch_url(self, url, on_progress)
+        let fetched = fetch_url(self, url, on_progress);
+        fetched.map_err(|error| error.with_cache_advice(self.options.url_cache_variable()))
     }
 }

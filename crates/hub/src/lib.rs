@@ -2,10 +2,9 @@
 //!
 //! Models are large, connections break, and a half file that is taken for a whole one fails in ways that nobody
 //! connects with a download. So this crate exists to make one promise: what it fetches appears under its name when it
-//! is whole and has the checksum that the hub names, and not before; otherwise there is an error that says what to do. A
-//! broken transfer goes on where it stopped, in this run or the next; two processes that want the same file fetch it
-//! once; without a network, what is in the cache is used. What is found there is held against the listed size, not
-//! against the checksum: it was checked by whoever put it there.
+//! is whole and has the checksum that the hub names, and not before; otherwise there is an error that says what to do.
+//! A broken transfer goes on where it stopped, in this run or the next; two processes that want the same file fetch it
+//! once; without a network, what is in the cache is used.
 //!
 //! The cache is the folder that `huggingface_hub`, `llama-server -hf` and many others share, so a file that one of them
 //! has fetched is not fetched again. The crate knows no model: it chooses files by their names and never opens one.
@@ -28,9 +27,19 @@
 //! ```
 //!
 //! Everything here blocks the thread that calls it. A [`Hub`] may be used by several threads at once.
+//!
+//! # What is checked
+//!
+//! - A file of a repository, as it arrives: its size, and the hash that the hub lists, SHA-256 for large files and
+//!   git's (SHA-1) for others. A mirror that lists no hash is taken by its word if it names no SHA-256 with the file.
+//! - A file of a plain URL, as it arrives: its size. An address of the hub names a SHA-256, too.
+//! - A file that the cache holds: its size, where the hub is asked. It was checked when it was put there, and to read
+//!   gigabytes again at each start takes longer than to load them. If a file has been damaged on the disk since, who
+//!   opens it notices or nobody does; remove it and it is fetched anew.
 
 mod blob_cache;
 mod choose;
+mod choose_cached;
 mod client;
 mod disk;
 mod error;
@@ -40,10 +49,12 @@ mod hub;
 mod listing;
 mod lock;
 mod options;
+mod part;
 mod patience;
 mod progress;
 mod refusal;
 mod request;
+mod resume;
 mod text;
 mod transfer;
 mod url;

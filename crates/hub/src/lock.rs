@@ -48,7 +48,7 @@ impl Lock {
                     reporter.report(Phase::Waiting, 0)?;
                     thread::sleep(PAUSE);
                 }
-                Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
+                Err(TryLockError::Error(error)) if is_without_locks(&error) => {
                     tracing::warn!("{} cannot be locked; files may be fetched twice", path.display());
                     return Ok(Self { file: None });
                 }
@@ -69,5 +69,30 @@ impl Lock {
         {
             tracing::warn!("{error}");
         }
+    }
+}
+
+/// Whether a file system has no locks. One that is mounted over NFS, and whose server runs no lock daemon, has none
+/// available rather than none at all.
+fn is_without_locks(error: &std::io::Error) -> bool {
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(libc::ENOLCK) {
+        return true;
+    }
+    error.kind() == std::io::ErrorKind::Unsupported
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_locks_is_told_from_a_failure() {
+        assert!(is_without_locks(&io::ErrorKind::Unsupported.into()));
+        #[cfg(unix)]
+        assert!(is_without_locks(&io::Error::from_raw_os_error(libc::ENOLCK)));
+        assert!(!is_without_locks(&io::ErrorKind::PermissionDenied.into()));
     }
 }

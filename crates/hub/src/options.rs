@@ -5,6 +5,8 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::url::{Url, shown};
 
 /// Where the hub is unless something else is said.
-const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
+pub(crate) const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
 /// A token file is one short line; what is longer is something else.
 const MAX_TOKEN_BYTES: usize = 4_096;
@@ -38,6 +40,27 @@ pub struct HubOptions {
     pub timeouts: Timeouts,
     /// How often to try again.
     pub patience: Patience,
+    /// For advice that helps.
+    origin: Origin,
+}
+
+/// What the environment said of options, so that messages name what decides.
+#[derive(Debug, Clone, Default)]
+struct Origin {
+    /// The folder for files of repositories.
+    cache: Option<ChosenFolder>,
+    /// The folder for files from plain URLs.
+    url_cache: Option<ChosenFolder>,
+    /// Why there is no token though one was set.
+    token_fault: Option<String>,
+}
+
+/// A folder that the environment chose.
+#[derive(Debug, Clone)]
+struct ChosenFolder {
+    path: PathBuf,
+    /// What to set for another.
+    variable: &'static str,
 }
 
 /// Through whom requests go: addresses as `http://user:password@host:port`. Debugged, they show no password.
@@ -56,8 +79,8 @@ pub struct Proxies {
 pub struct Timeouts {
     /// For a connection, TLS included. 15 seconds by default.
     pub connect: Duration,
-    /// For the head of an answer; twice that for a list of files. 30 seconds by default.
-    pub answer: Duration,
+    /// For the status and the headers of a response; twice that for a list of files. 30 seconds by default.
+    pub response: Duration,
     /// For the next bytes of a file; a transfer that brings less than 4 KiB in twice that time is given up too. 30
     /// seconds by default. A callback that says to stop is heard no later than after this time.
     pub stall: Duration,
@@ -65,11 +88,11 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(15), answer: Duration::from_secs(30), stall: Duration::from_secs(30) }
+        Self { connect: Duration::from_secs(15), response: Duration::from_secs(30), stall: Duration::from_secs(30) }
     }
 }
 
-/// How often to try again what may succeed a moment later: broken transfers, and answers that say so.
+/// How often to try again what may succeed a moment later: broken transfers, and responses that say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
     /// Tries in a row that bring nothing new; a try that brings 1 MiB begins the count anew. 6 by default.
@@ -94,7 +117,10 @@ impl Default for Patience {
     }
 }
 
-/// An access token. Its value is not displayed.
+/// An access token. Its value is not displayed, nor logged by this crate.
+///
+/// The libraries below have logs of their own, and at their lowest levels those show requests as they are sent, the
+/// `Authorization` header among them: whoever sets up logging keeps `ureq` and `ureq_proto` below `DEBUG` to itself.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -102,17 +128,19 @@ impl Token {
     /// A token, without the white space around it.
     ///
     /// # Errors
-    /// If nothing is left, or something that cannot stand in a header.
+    /// If nothing is left, or something that cannot stand in a header. The message does not repeat it.
     pub fn new(text: &str) -> Result<Self> {
         let text = text.trim();
-        let is_sound = !text.is_empty() && text.len() <= MAX_TOKEN_BYTES && text.bytes().all(|b| b.is_ascii_graphic());
-        if !is_sound {
-            return Err(Error::new(
-                ErrorKind::InvalidRequest,
-                "the token is empty, too long, or holds characters that no token has; check HF_TOKEN or -hft",
-            ));
-        }
-        Ok(Self(text.to_owned()))
+        let fault = if text.is_empty() {
+            "it is empty".to_owned()
+        } else if text.len() > MAX_TOKEN_BYTES {
+            format!("it has {} bytes, the limit is {MAX_TOKEN_BYTES}", text.len())
+        } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            "it holds a character that no token has, such as a space".to_owned()
+        } else {
+            return Ok(Self(text.to_owned()));
+        };
+        Err(Error::new(ErrorKind::InvalidRequest, format_args!("what was given as a token is not one: {fault}")))
     }
 
     pub(crate) fn header_value(&self) -> String {
@@ -165,32 +193,44 @@ impl HubOptions {
             proxies: Proxies::default(),
             timeouts: Timeouts::default(),
             patience: Patience::default(),
+            origin: Origin::default(),
         }
     }
 
     /// The options that environment variables say, for a `lookup` such as `std::env::var_os`.
     ///
-    /// | What | Variables, the first that is set and not empty |
-    /// |---|---|
-    /// | cache | `LLAMA_CACHE`, `HF_HUB_CACHE`, `HUGGINGFACE_HUB_CACHE`, `$HF_HOME/hub`, `$XDG_CACHE_HOME/huggingface/hub`, `~/.cache/huggingface/hub` |
-    /// | cache of URLs | `$XDG_CACHE_HOME/clef-server/models`, `~/.cache/clef-server/models` |
-    /// | endpoint | `MODEL_ENDPOINT`, `HF_ENDPOINT` |
-    /// | token | `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN`, the file `HF_TOKEN_PATH`, the file `token` in `HF_HOME`; none with `HF_HUB_DISABLE_IMPLICIT_TOKEN` |
-    /// | offline | `HF_HUB_OFFLINE`, `TRANSFORMERS_OFFLINE`: `1`, `on`, `yes` or `true` |
-    /// | proxies | `https_proxy`, `HTTPS_PROXY` or `http_proxy`, `HTTP_PROXY`; `all_proxy`, `ALL_PROXY`; `no_proxy`, `NO_PROXY` |
+    /// Of each, the first that is set and not empty:
+    ///
+    /// - cache: `LLAMA_CACHE`, `HF_HUB_CACHE`, `HUGGINGFACE_HUB_CACHE`, `$HF_HOME/hub`,
+    ///   `$XDG_CACHE_HOME/huggingface/hub`, `~/.cache/huggingface/hub`
+    /// - cache of URLs: `$XDG_CACHE_HOME/clef-server/models`, `~/.cache/clef-server/models`
+    /// - endpoint: `MODEL_ENDPOINT`, `HF_ENDPOINT`
+    /// - token: `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN`, the file `HF_TOKEN_PATH`, the file `token` in `HF_HOME`; none
+    ///   with `HF_HUB_DISABLE_IMPLICIT_TOKEN`
+    /// - offline: `HF_HUB_OFFLINE`, `TRANSFORMERS_OFFLINE`: `1`, `on`, `yes` or `true`
+    /// - proxies: `https_proxy`, `HTTPS_PROXY` or `http_proxy`, `HTTP_PROXY`; `all_proxy`, `ALL_PROXY`; `no_proxy`,
+    ///   `NO_PROXY`
+    ///
+    /// A token that is not one is as good as none, for most runs need none: [`Hub::new`](crate::Hub::new) warns of it,
+    /// unless it is offline or another was put in its place.
     ///
     /// Certificates for TLS are those of the system; `SSL_CERT_FILE` and `SSL_CERT_DIR` are read from the environment
     /// of the process when the first connection is made. Where there are none, Mozilla's are used.
     ///
     /// # Errors
-    /// If no folder for caches can be found, or a token is none, or its file cannot be read.
+    /// If no folder for caches can be found.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
         let environment = Environment { lookup };
-        let (cache_dir, url_cache_dir) = environment.cache_dirs()?;
-        let defaults = Self::new(cache_dir, url_cache_dir);
+        let (cache, url_cache) = environment.cache_dirs()?;
+        let defaults = Self::new(cache.path.clone(), url_cache.path.clone());
+        let (token, token_fault) = match environment.token() {
+            Ok(token) => (token, None),
+            Err(fault) => (None, Some(fault)),
+        };
         Ok(Self {
             endpoint: environment.text(&["MODEL_ENDPOINT", "HF_ENDPOINT"]).unwrap_or(defaults.endpoint),
-            token: environment.token()?,
+            token,
+            origin: Origin { cache: Some(cache), url_cache: Some(url_cache), token_fault },
             offline: environment.is_true(&["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"]),
             proxies: environment.proxies(),
             ..defaults
@@ -199,11 +239,28 @@ impl HubOptions {
 
     /// The endpoint, without the slash that it may end with.
     pub(crate) fn endpoint_url(&self) -> Result<Url> {
-        Url::parse(self.endpoint.trim_end_matches('/')).map_err(|error| {
-            let message = format!("{}; the hub's address is set by HF_ENDPOINT", error.message());
-            error.with_message(message)
-        })
+        Url::parse(self.endpoint.trim_end_matches('/'))
+            .map_err(|error| error.with_advice("the hub's address is set by HF_ENDPOINT"))
     }
+
+    /// The variable to set for another [`cache_dir`](Self::cache_dir), if the environment chose this one.
+    pub(crate) fn cache_variable(&self) -> Option<&'static str> {
+        variable_of(&self.cache_dir, self.origin.cache.as_ref())
+    }
+
+    /// The variable to set for another [`url_cache_dir`](Self::url_cache_dir), if the environment chose this one.
+    pub(crate) fn url_cache_variable(&self) -> Option<&'static str> {
+        variable_of(&self.url_cache_dir, self.origin.url_cache.as_ref())
+    }
+
+    /// Why there is no token though one was set, if one may be wanted.
+    pub(crate) fn token_fault(&self) -> Option<&str> {
+        self.origin.token_fault.as_deref().filter(|_| self.token.is_none() && !self.offline)
+    }
+}
+
+fn variable_of(folder: &Path, origin: Option<&ChosenFolder>) -> Option<&'static str> {
+    origin.filter(|chosen| chosen.path == folder).map(|chosen| chosen.variable)
 }
 
 /// The environment, by way of a function.
@@ -214,7 +271,7 @@ struct Environment<F> {
 impl<F: Fn(&str) -> Option<OsString>> Environment<F> {
     /// The first of some variables that is set and not empty.
     fn value(&self, names: &[&str]) -> Option<OsString> {
-        names.iter().filter_map(|name| (self.lookup)(name)).find(|value| !value.is_empty())
+        names.iter().filter_map(|name| (self.lookup)(name)).find(|value| !value.to_string_lossy().trim().is_empty())
     }
 
     fn text(&self, names: &[&str]) -> Option<String> {
@@ -249,17 +306,19 @@ impl<F: Fn(&str) -> Option<OsString>> Environment<F> {
         self.path(&["HF_HOME"]).or_else(|| Some(self.user_cache()?.join("huggingface")))
     }
 
-    fn cache_dirs(&self) -> Result<(PathBuf, PathBuf)> {
-        let cache = self
-            .path(&["LLAMA_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"])
-            .or_else(|| Some(self.hub_home()?.join("hub")));
+    /// The folder for files of repositories, and the one for files from plain URLs.
+    fn cache_dirs(&self) -> Result<(ChosenFolder, ChosenFolder)> {
+        let cache = ["LLAMA_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"]
+            .into_iter()
+            .find_map(|name| Some(ChosenFolder { path: self.path(&[name])?, variable: name }))
+            .or_else(|| Some(ChosenFolder { path: self.hub_home()?.join("hub"), variable: "HF_HOME" }));
         // Whoever names one folder for models and has no home means that one for all of them.
         let url_cache = self
             .user_cache()
             .map(|cache| cache.join("clef-server").join("models"))
-            .or_else(|| Some(cache.as_ref()?.join("clef-server")));
+            .or_else(|| Some(cache.as_ref()?.path.join("clef-server")));
         match (cache, url_cache) {
-            (Some(cache), Some(url_cache)) => Ok((cache, url_cache)),
+            (Some(cache), Some(path)) => Ok((cache, ChosenFolder { path, variable: "XDG_CACHE_HOME" })),
             _ => Err(Error::new(
                 ErrorKind::InvalidRequest,
                 "no folder to keep models in: neither HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME nor HOME is set",
@@ -267,12 +326,16 @@ impl<F: Fn(&str) -> Option<OsString>> Environment<F> {
         }
     }
 
-    fn token(&self) -> Result<Option<Token>> {
+    /// The token, if there is one; or why what is there is not one, without what it is.
+    fn token(&self) -> Result<Option<Token>, String> {
         if self.is_true(&["HF_HUB_DISABLE_IMPLICIT_TOKEN"]) {
             return Ok(None);
         }
-        if let Some(text) = self.text(&["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]) {
-            return Token::new(&text).map(Some);
+        for name in ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"] {
+            if let Some(value) = self.value(&[name]) {
+                let token = Token::new(&value.to_string_lossy());
+                return token.map(Some).map_err(|error| format!("{error} (it is the value of {name})"));
+            }
         }
         let file = self.path(&["HF_TOKEN_PATH"]).or_else(|| Some(self.hub_home()?.join("token")));
         file.map_or(Ok(None), |file| token_from_file(&file))
@@ -292,15 +355,15 @@ impl<F: Fn(&str) -> Option<OsString>> Environment<F> {
 }
 
 /// The token that a login has left; no such file, no token.
-fn token_from_file(file: &Path) -> Result<Option<Token>> {
-    match std::fs::read_to_string(file) {
-        Ok(text) if text.trim().is_empty() => Ok(None),
-        Ok(text) => Token::new(&text).map(Some).map_err(|error| {
-            let message = format!("{} (read from {})", error.message(), file.display());
-            error.with_message(message)
-        }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("read the token in", file, error)),
+fn token_from_file(file: &Path) -> Result<Option<Token>, String> {
+    let mut text = String::new();
+    // A little more than a token has is enough to tell that it is not one.
+    let limit = 2 * MAX_TOKEN_BYTES as u64;
+    match File::open(file).and_then(|opened| opened.take(limit).read_to_string(&mut text)) {
+        Ok(_) if text.trim().is_empty() => Ok(None),
+        Ok(_) => Token::new(&text).map(Some).map_err(|error| format!("{error} (it was read from {})", file.display())),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(format!("the token in {} cannot be read: {error}", file.display())),
     }
 }
 
@@ -363,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_none_is_refused_and_no_token_is_displayed() {
+    fn what_is_not_a_token_is_refused_and_no_token_is_displayed() {
         for text in ["", "  ", "a b", "a\r\nX-Other: 1", "é", &"a".repeat(5_000)] {
             assert_eq!(Token::new(text).unwrap_err().kind(), ErrorKind::InvalidRequest, "{text:?}");
         }
@@ -372,6 +435,62 @@ mod tests {
         options.endpoint = "https://user:secret@host".to_owned();
         options.proxies.https = Some("http://user:secret@proxy:1".to_owned());
         assert!(!format!("{options:?}").contains("secret"));
+    }
+
+    #[test]
+    fn what_is_not_a_token_is_no_token_and_is_named_without_its_value() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_str().unwrap();
+        let file = folder.path().join("token");
+        let set = |variables: &[(&str, &str)]| options(&[&[("HF_HOME", home)], variables].concat()).unwrap();
+        for bad in ["bad secret", "sécret", &"secret".repeat(1_000)] {
+            let options = set(&[("HF_TOKEN", bad)]);
+            assert_eq!(options.token, None);
+            let fault = options.token_fault().unwrap();
+            assert!(fault.contains("HF_TOKEN") && !fault.contains("cret"), "{fault}");
+            std::fs::write(&file, bad).unwrap();
+            let fault = set(&[]).token_fault().unwrap().to_owned();
+            assert!(fault.contains(file.to_str().unwrap()) && !fault.contains("cret"), "{fault}");
+        }
+        std::fs::write(&file, b"\xff\xfe").unwrap();
+        assert!(set(&[]).token_fault().unwrap().contains("cannot be read: "));
+        assert!(set(&[("HF_HUB_OFFLINE", "1")]).token_fault().is_none(), "nobody is shown it");
+        let mut with_another = set(&[]);
+        with_another.token = Some(Token::new("hf_other").unwrap());
+        assert!(with_another.token_fault().is_none());
+        assert!(set(&[("HF_TOKEN_PATH", home)]).token_fault().is_some(), "a folder");
+    }
+
+    #[test]
+    fn an_empty_token_is_not_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_str().unwrap();
+        std::fs::write(folder.path().join("token"), " \n").unwrap();
+        for empty in ["", " ", "\n"] {
+            let options = options(&[("HF_HOME", home), ("HF_TOKEN", empty)]).unwrap();
+            assert_eq!((options.token.as_ref(), options.token_fault()), (None, None));
+            let other = self::options(&[("HF_HOME", home), ("HF_TOKEN", empty), ("HUGGING_FACE_HUB_TOKEN", "hf_old")]);
+            assert_eq!(other.unwrap().token.unwrap().0, "hf_old");
+        }
+    }
+
+    #[test]
+    fn the_variable_that_moves_a_cache_is_known() {
+        let home = [("HOME", "/none/home"), ("USERPROFILE", "/none/home")];
+        for (variables, expected) in [
+            (&[][..], "HF_HOME"),
+            (&[("XDG_CACHE_HOME", "/none/xdg")], "HF_HOME"),
+            (&[("HF_HOME", "/none/hf")], "HF_HOME"),
+            (&[("HF_HOME", "/none/hf"), ("HF_HUB_CACHE", "/none/hub")], "HF_HUB_CACHE"),
+            (&[("HF_HUB_CACHE", "/none/hub"), ("LLAMA_CACHE", "/none/llama")], "LLAMA_CACHE"),
+        ] {
+            let mut options = options(&[&home, variables].concat()).unwrap();
+            assert_eq!(options.cache_variable(), Some(expected));
+            assert_eq!(options.url_cache_variable(), Some("XDG_CACHE_HOME"));
+            (options.cache_dir, options.url_cache_dir) = ("/none/other".into(), "/none/other".into());
+            assert_eq!((options.cache_variable(), options.url_cache_variable()), (None, None));
+        }
+        assert_eq!(HubOptions::new("/none", "/none").cache_variable(), None);
     }
 
     #[test]

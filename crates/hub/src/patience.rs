@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Retry};
 use crate::options::Patience;
 use crate::progress::{Phase, Reporter};
 
@@ -14,22 +14,23 @@ const BYTES_THAT_COUNT: u64 = 1 << 20;
 /// How long a pause goes on without asking whether to stop.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The tries that one file, or one question, has.
+/// The tries that one file, or one request, has.
 pub(crate) struct Tries<'a> {
     patience: &'a Patience,
     failed: u32,
+    contradictions: u32,
     is_at_start: bool,
 }
 
 impl<'a> Tries<'a> {
     pub(crate) fn new(patience: &'a Patience) -> Self {
-        Self { patience, failed: 0, is_at_start: false }
+        Self { patience, failed: 0, contradictions: 0, is_at_start: false }
     }
 
-    /// For the first question of all: without a network somebody waits for an answer, and that there is none is the
-    /// answer. A network that goes away later may come back.
-    pub(crate) fn for_question(patience: &'a Patience) -> Self {
-        Self { patience, failed: 0, is_at_start: true }
+    /// For the first request of all: somebody who has no network waits to be told so. A network that goes away later
+    /// may come back.
+    pub(crate) fn for_first_request(patience: &'a Patience) -> Self {
+        Self { is_at_start: true, ..Self::new(patience) }
     }
 
     /// Counts a failed try that brought `new_bytes`, and waits for the next one.
@@ -43,16 +44,21 @@ impl<'a> Tries<'a> {
         file_bytes: u64,
         reporter: &mut Reporter<'_>,
     ) -> Result<()> {
-        if !failure.is_transient() || (self.is_at_start && failure.kind() == ErrorKind::Unreachable) {
+        let is_of_no_use = match failure.retry() {
+            Retry::Never => true,
+            Retry::Once | Retry::Patiently => self.is_at_start && failure.kind() == ErrorKind::Unreachable,
+        };
+        if is_of_no_use {
             return Err(failure);
         }
         self.failed = if new_bytes >= BYTES_THAT_COUNT { 1 } else { self.failed + 1 };
-        if self.failed >= self.patience.tries.max(1) {
-            let message = format!("{} (tried {} times in a row)", failure.message(), self.failed);
-            return Err(if self.failed > 1 { failure.with_message(message) } else { failure });
+        self.contradictions += u32::from(failure.retry() == Retry::Once);
+        if self.failed >= self.patience.tries.max(1) || self.contradictions > 1 {
+            let count = format!(" (tried {} times in a row)", self.failed);
+            return Err(if self.failed > 1 { failure.and(count) } else { failure });
         }
         let pause = self.pause(&failure)?;
-        tracing::warn!("{}; going on in {:.1} s", failure.message(), pause.as_secs_f64());
+        tracing::warn!("{}; trying again in {:.1} s", failure.fault(), pause.as_secs_f64());
         wait(pause, file_bytes, reporter)
     }
 
@@ -63,7 +69,7 @@ impl<'a> Tries<'a> {
             return Ok(own);
         };
         if asked > self.patience.longest_retry_after {
-            let message = format!("{}, and asks to come back in {} seconds", failure.message(), asked.as_secs());
+            let message = format!("{}, and asks to come back in {} seconds", failure.fault(), asked.as_secs());
             return Err(Error::new(ErrorKind::Server, message));
         }
         Ok(own.max(asked))
@@ -125,6 +131,19 @@ mod tests {
         let long = broken().with_retry_after(Some(Duration::from_secs(2)));
         let error = tries.after(long, 0, 0, &mut reporter).unwrap_err();
         assert!(error.kind() == ErrorKind::Server && error.message().contains("2 seconds"), "{error}");
+    }
+
+    #[test]
+    fn a_contradiction_is_an_accident_only_once() {
+        let mut callback = |_: &crate::Progress<'_>| ControlFlow::Continue(());
+        let mut reporter = Reporter::new(&mut callback, 1, None);
+        let patience = Patience { tries: 50, ..QUICK };
+        let mut tries = Tries::new(&patience);
+        let contradiction = || Error::new(ErrorKind::Protocol, "5 bytes, not 4").worth_one_retry();
+        tries.after(contradiction(), 0, 0, &mut reporter).unwrap();
+        tries.after(broken(), 0, 0, &mut reporter).unwrap();
+        let error = tries.after(contradiction(), 0, 0, &mut reporter).unwrap_err();
+        assert_eq!(error.message(), "5 bytes, not 4 (tried 3 times in a row)");
     }
 
     #[test]

@@ -5,8 +5,15 @@
 
 use std::fmt;
 
+use percent_encoding::percent_decode_str;
+
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::DEFAULT_ENDPOINT;
 use crate::text::Foreign;
+use crate::url::{Url, shown};
+
+/// How a person writes what is wanted.
+const WRITTEN: &str = "it is written user/repo or user/repo:quant";
 
 /// The branch that is meant unless something else is said.
 const DEFAULT_REVISION: &str = "main";
@@ -29,12 +36,11 @@ impl RepoId {
     /// Reads `user/repo`.
     ///
     /// # Errors
-    /// If it is not of this form, or a name is none that the hub gives out.
+    /// If it is not of this form, or a name is not one that the hub gives out.
     pub fn parse(text: &str) -> Result<Self> {
         let invalid = || {
-            let message =
-                format!("\"{}\" names no repository; it is written user/repo or user/repo:quant", Foreign(text));
-            Error::new(ErrorKind::InvalidRequest, message)
+            let message = format!("\"{}\" is not a repository", Foreign(text));
+            Error::new(ErrorKind::InvalidRequest, message).with_advice(WRITTEN)
         };
         let (owner, name) = text.split_once('/').ok_or_else(invalid)?;
         if !is_repo_name(owner) || !is_repo_name(name) {
@@ -63,7 +69,7 @@ impl fmt::Display for RepoId {
 /// Which file of a repository is the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// Q4_K_M; if there is none, Q8_0; if there is none, the first GGUF file by name that is a model.
+    /// Q4_K_M or the nearest to it: other 4-bit quantizations, then 5, 6 and 8 bits, then fewer, then full precision.
     Default,
     /// The file of this quantization, in capital or small letters, as `Q4_K_M`.
     Quant(String),
@@ -86,12 +92,47 @@ impl ModelRequest {
         Self { repo, revision: DEFAULT_REVISION.to_owned(), choice: Choice::Default, wants_projector: true }
     }
 
-    /// Reads `user/repo` or `user/repo:quant`, as `-hf` takes it.
+    /// Reads `user/repo` or `user/repo:quant`, or the address of the repository's page on `huggingface.co` in its
+    /// place. [`Hub::model_request`](crate::Hub::model_request) knows the addresses of another hub, too.
     ///
     /// # Errors
     /// If it is not of this form.
     pub fn parse(text: &str) -> Result<Self> {
+        Self::parse_for(text, &[DEFAULT_ENDPOINT])
+    }
+
+    /// The same for pages of some hubs.
+    pub(crate) fn parse_for(text: &str, endpoints: &[&str]) -> Result<Self> {
         let text = text.trim();
+        if !text.contains("://") {
+            return Self::parse_name(text);
+        }
+        let invalid = |why: &str| {
+            let fault = format!("\"{}\" is not a repository: {why}", Foreign(&shown(text)));
+            Error::new(ErrorKind::InvalidRequest, fault).with_advice(WRITTEN)
+        };
+        let bare = text.split(['?', '#']).next().unwrap_or("");
+        let path = endpoints
+            .iter()
+            .find_map(|endpoint| path_below(bare, endpoint))
+            .ok_or_else(|| invalid("it is not an address of the hub"))?;
+        let (page, quant) = path.split_once(':').map_or((path, None), |(page, quant)| (page, Some(quant)));
+        let segments: Vec<&str> = page.trim_matches('/').split('/').collect();
+        let (owner, name, revision) = match segments[..] {
+            [owner, name] => (owner, name, None),
+            [owner, name, "tree", revision] => (owner, name, Some(revision)),
+            _ => return Err(invalid("it is not the address of a repository's page")),
+        };
+        let quant = quant.map_or(String::new(), |quant| format!(":{quant}"));
+        let request = Self::parse_name(&format!("{owner}/{name}{quant}"))
+            .map_err(|_| invalid("its names are not those of a repository"))?;
+        match revision {
+            Some(revision) => request.with_revision(&percent_decode_str(revision).decode_utf8_lossy()),
+            None => Ok(request),
+        }
+    }
+
+    fn parse_name(text: &str) -> Result<Self> {
         let (repo, quant) = text.split_once(':').map_or((text, None), |(repo, quant)| (repo, Some(quant)));
         let request = Self::new(RepoId::parse(repo)?);
         let Some(quant) = quant else {
@@ -99,32 +140,36 @@ impl ModelRequest {
         };
         let is_quant = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
         if quant.is_empty() || quant.len() > MAX_NAME_BYTES || !quant.bytes().all(is_quant) {
-            let message = format!("\"{}\" is no quantization; one is written as in {repo}:Q4_K_M", Foreign(quant));
-            return Err(Error::new(ErrorKind::InvalidRequest, message));
+            let fault = match quant {
+                "" => format!("\"{repo}:\" names no quantization behind its colon"),
+                quant => format!("\"{}\" is not a quantization", Foreign(quant)),
+            };
+            let advice = format!("one is written as in {repo}:Q4_K_M");
+            return Err(Error::new(ErrorKind::InvalidRequest, fault).with_advice(advice));
         }
         Ok(Self { choice: Choice::Quant(quant.to_owned()), ..request })
     }
 
-    /// The same with one file of the repository, as `-hff` names it. Any part of a split file stands for all.
+    /// The same with one file of the repository. Any part of a split file stands for all.
     ///
     /// # Errors
-    /// If it is no path of a file inside a repository.
+    /// If it is not a path of a file inside a repository.
     pub fn with_file(self, file: &str) -> Result<Self> {
         if !is_safe_path(file) {
-            let message = format!("\"{}\" is no path of a file in a repository", Foreign(file));
+            let message = format!("\"{}\" is not a path of a file in a repository", Foreign(file));
             return Err(Error::new(ErrorKind::InvalidRequest, message));
         }
         Ok(Self { choice: Choice::File(file.to_owned()), ..self })
     }
 
-    /// The same at a branch, a tag or a commit.
+    /// The same at a branch, a tag or a commit; the address of a page can name one, too.
     ///
     /// # Errors
-    /// If it is no name of such.
+    /// If it is not a name of such.
     pub fn with_revision(self, revision: &str) -> Result<Self> {
         let is_name = |byte: u8| byte.is_ascii_graphic() && !br#"~^:?*[\"'<>|"#.contains(&byte);
         if !is_safe_path(revision) || !revision.bytes().all(is_name) {
-            let message = format!("\"{}\" is no name of a branch, tag or commit", Foreign(revision));
+            let message = format!("\"{}\" is not a name of a branch, tag or commit", Foreign(revision));
             return Err(Error::new(ErrorKind::InvalidRequest, message));
         }
         Ok(Self { revision: revision.to_owned(), ..self })
@@ -164,6 +209,23 @@ impl fmt::Display for ModelRequest {
             Choice::File(file) => write!(f, "{} of {}", Foreign(file), self.repo),
         }
     }
+}
+
+/// What stands behind the address of a hub in the address of one of its pages.
+fn path_below<'a>(address: &'a str, endpoint: &str) -> Option<&'a str> {
+    let endpoint = endpoint.trim_end_matches('/');
+    let (one, other) = (Url::parse(address).ok()?, Url::parse(endpoint).ok()?);
+    let (path, prefix) = (path_of(address)?, path_of(endpoint)?);
+    let below = path.strip_prefix(prefix)?;
+    // Browsers and people do not tell one scheme from the other.
+    (one.host().eq_ignore_ascii_case(other.host()) && one.port() == other.port() && below.starts_with('/'))
+        .then_some(below)
+}
+
+/// The path of an address, as it stands there.
+fn path_of(address: &str) -> Option<&str> {
+    let (_, rest) = address.split_once("://")?;
+    Some(rest.find('/').map_or("", |start| &rest[start..]))
 }
 
 /// Whether a name of a user or repository is one that the hub gives out. `--` separates names in the cache.
@@ -212,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_repository_is_refused() {
+    fn what_is_not_a_repository_is_refused() {
         for text in [
             "",
             "repo",
@@ -236,6 +298,48 @@ mod tests {
         for text in ["user/repo:", "user/repo:Q4 K", "user/repo:../x", "user/repo:a:b"] {
             assert_eq!(ModelRequest::parse(text).unwrap_err().kind(), ErrorKind::InvalidRequest, "{text:?}");
         }
+        let message = ModelRequest::parse("user/repo:").unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "\"user/repo:\" names no quantization behind its colon; one is written as in user/repo:Q4_K_M"
+        );
+    }
+
+    #[test]
+    fn the_address_of_a_page_is_the_repository() {
+        let read = |text: &str| ModelRequest::parse_for(text, &["https://mirror.example:8443/hub/", DEFAULT_ENDPOINT]);
+        for text in [
+            "https://huggingface.co/user/repo",
+            "http://HuggingFace.co/user/repo/",
+            "https://huggingface.co/user/repo?library=gguf#files",
+            "https://huggingface.co/user/repo/tree/main",
+            "https://mirror.example:8443/hub/user/repo",
+        ] {
+            assert_eq!(read(text).unwrap(), ModelRequest::parse("user/repo").unwrap(), "{text}");
+            let bare = text.split('?').next().unwrap();
+            let with_quant = read(&format!("{bare}:Q8_0")).unwrap();
+            assert_eq!(with_quant, ModelRequest::parse("user/repo:Q8_0").unwrap(), "{text}");
+        }
+        let at_revision = read("https://huggingface.co/user/repo/tree/refs%2Fpr%2F1").unwrap();
+        assert_eq!(at_revision.revision(), "refs/pr/1");
+        for text in [
+            "https://huggingface.co/user",
+            "https://huggingface.co/user/re po",
+            "https://huggingface.co/user/repo:a:b",
+            "https://huggingface.co/user/repo/blob/main/m.gguf",
+            "https://huggingface.co/user/repo/tree/..",
+            "https://huggingface.co.example/user/repo",
+            "https://mirror.example:8443/user/repo",
+            "https://mirror.example/hub/user/repo",
+            "ftp://huggingface.co/user/repo",
+            "https://",
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{text}");
+            assert!(error.message().contains(text) || text.ends_with(".."), "{error}");
+        }
+        let error = ModelRequest::parse("https://user:secret@huggingface.co/x?key=secret").unwrap_err();
+        assert!(!error.message().contains("secret"), "{error}");
     }
 
     #[test]

@@ -27,6 +27,12 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// Two different counts of bytes for people, in bytes where they would read alike otherwise.
+pub(crate) fn distinct(one: u64, other: u64) -> (String, String) {
+    let texts = (Bytes(one).to_string(), Bytes(other).to_string());
+    if one != other && texts.0 == texts.1 { (format!("{one} bytes"), format!("{other} bytes")) } else { texts }
+}
+
 /// Displays a text that somebody else wrote: on one line, without control characters, cut to a few hundred.
 pub(crate) struct Foreign<'a>(pub(crate) &'a str);
 
@@ -73,6 +79,13 @@ mod tests {
         for (bytes, text) in cases {
             assert_eq!(Bytes(bytes).to_string(), text);
         }
+    }
+
+    #[test]
+    fn counts_that_differ_read_differently() {
+        assert_eq!(distinct(40_000, 300_001), ("39.06 KiB".to_owned(), "292.97 KiB".to_owned()));
+        assert_eq!(distinct(4_204_000, 4_204_001), ("4204000 bytes".to_owned(), "4204001 bytes".to_owned()));
+        assert_eq!(distinct(2_048, 2_048), ("2.00 KiB".to_owned(), "2.00 KiB".to_owned()));
     }
 
     #[test]

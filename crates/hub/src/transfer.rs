@@ -5,29 +5,24 @@
 //! checksum is computed of what is written as it is written; what an earlier run has left is read once more for it.
 //! Whoever called renames the file into place, and only then does it exist for anybody.
 
-use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sha2::{Digest, Sha256};
 use ureq::http::Method;
 use ureq::http::header::{IF_RANGE, RANGE};
 
-use crate::client::{Answer, Client, Question, bare_etag};
-use crate::disk;
+use crate::client::{Client, HttpRequest, HttpResponse};
+use crate::disk::{self, Room};
 use crate::error::{Error, ErrorKind, Result};
-use crate::listing::Etag;
+use crate::listing::{Checksum, Etag};
 use crate::options::Patience;
+use crate::part::{BUFFER_BYTES, Part};
 use crate::patience::Tries;
 use crate::progress::{Phase, Reporter};
 use crate::refusal::{Subject, refusal};
-use crate::text::{Bytes, Foreign};
+use crate::resume::{ContentRange, Validator};
+use crate::text::{Bytes, Foreign, distinct};
 use crate::url::Url;
-
-/// Bytes that are read, hashed and written at once.
-const BUFFER_BYTES: usize = 128 << 10;
 
 /// What must arrive in two stall times, or the transfer counts as stalled.
 const TRICKLE_BYTES: u64 = 4_096;
@@ -52,19 +47,15 @@ pub(crate) struct Transfer<'a> {
 pub(crate) struct Wanted {
     /// In bytes.
     pub(crate) size: Option<u64>,
-    /// In small hexadecimal letters.
-    pub(crate) sha256: Option<String>,
+    /// By what it will be known to be right.
+    pub(crate) checksum: Option<Checksum>,
     /// What the hub must call it.
     pub(crate) etag: Option<Etag>,
-    /// Whether size and checksum are a promise of the hub, that an answer may not go back on.
+    /// Whether size and checksum are a promise of the hub, that a response may not go back on.
     pub(crate) is_promised: bool,
     /// What the incomplete file began with, if it is there.
     pub(crate) validator: Option<Validator>,
 }
-
-/// By what a server knows that a file has not changed: a strong entity tag, or else the time of the last change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Validator(String);
 
 /// A file that has arrived.
 #[derive(Debug)]
@@ -73,38 +64,9 @@ pub(crate) struct Arrived {
     pub(crate) sha256: String,
 }
 
-impl Validator {
-    /// What an answer says of the file that it brings.
-    pub(crate) fn of(answer: &Answer) -> Option<Self> {
-        let strong = answer.header("etag").filter(|etag| etag.starts_with('"') && etag.len() > 2);
-        strong.or_else(|| answer.header("last-modified")).map(|text| Self(text.to_owned()))
-    }
-
-    /// One that was kept.
-    pub(crate) fn from_text(text: &str) -> Option<Self> {
-        let is_sound =
-            !text.is_empty() && text.len() <= 1_024 && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-        is_sound.then(|| Self(text.to_owned()))
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    pub(crate) fn is_etag(&self) -> bool {
-        self.0.starts_with('"')
-    }
-
-    /// Whether an answer contradicts it. One that says nothing does not.
-    fn is_contradicted_by(&self, answer: &Answer) -> bool {
-        let said = answer.header(if self.is_etag() { "etag" } else { "last-modified" });
-        said.is_some_and(|said| bare_etag(said) != bare_etag(&self.0))
-    }
-}
-
 impl Transfer<'_> {
-    /// Fetches what is missing of the file, trying again as often as that is worth it. At the end the incomplete file is
-    /// whole, checked and on the disk.
+    /// Fetches what is missing of the file, trying again as often as that is worth it. At the end the incomplete file
+    /// is whole, checked and on the disk.
     ///
     /// # Errors
     /// The incomplete file is kept if a later run can go on from it, and gone otherwise.
@@ -130,17 +92,14 @@ impl Transfer<'_> {
                 is_pieced |= part.bytes > 0;
                 continue;
             }
-            let sha256 = part.sha256();
-            let Some(wanted) = self.wanted.sha256.as_ref().filter(|wanted| **wanted != sha256) else {
-                part.file.sync_all().map_err(|error| disk::write_error(self.what, Some(0), self.part, error))?;
-                return Ok(Arrived { bytes: part.bytes, sha256 });
+            let Some(damage) = self.damage(&mut part)? else {
+                part.sync().map_err(|error| disk::write_error(self.what, Some(0), self.part, error))?;
+                return Ok(Arrived { bytes: part.bytes, sha256: part.sha256() });
             };
             if !(is_pieced && may_start_anew) {
-                let message = format!(
-                    "{} arrived damaged: its SHA-256 is {sha256}, the hub lists {wanted}; nothing of it was kept, try again",
-                    self.what
-                );
-                return Err(self.given_up(Error::new(ErrorKind::Corrupt, message)));
+                let fault = format!("{} arrived damaged: {damage}", self.what);
+                let error = Error::new(ErrorKind::Corrupt, fault).with_advice("nothing of it was kept, try again");
+                return Err(self.given_up(error));
             }
             tracing::warn!("the pieces of {} do not belong together; it is fetched anew", self.what);
             part.start_anew()?;
@@ -148,9 +107,20 @@ impl Transfer<'_> {
         }
     }
 
+    /// What is wrong with a file that is there as a whole, if its checksum is known.
+    fn damage(&self, part: &mut Part<'_>) -> Result<Option<String>> {
+        let (kind, found, listed) = match &self.wanted.checksum {
+            Some(Checksum::Sha256(listed)) => ("SHA-256", part.sha256(), listed),
+            Some(Checksum::GitBlob(listed)) => ("hash of git", part.git_blob()?, listed),
+            None => return Ok(None),
+        };
+        Ok((found != *listed).then(|| format!("its {kind} is {found}, the hub lists {listed}")))
+    }
+
     /// A failure that is final. What nothing can go on from is not left behind.
     fn given_up(&self, failure: Error) -> Error {
-        let is_of_use = failure.kind() != ErrorKind::Corrupt && self.can_go_on();
+        let is_endless = failure.kind() == ErrorKind::DiskFull && self.wanted.size.is_none();
+        let is_of_use = failure.kind() != ErrorKind::Corrupt && !is_endless && self.can_go_on();
         if !is_of_use && let Err(error) = disk::remove(self.part) {
             tracing::warn!("{error}");
         }
@@ -159,7 +129,7 @@ impl Transfer<'_> {
 
     /// Whether what is there can be told to belong to what will come.
     fn can_go_on(&self) -> bool {
-        self.wanted.sha256.is_some() || self.wanted.validator.is_some()
+        self.wanted.checksum.is_some() || self.wanted.validator.is_some()
     }
 
     /// Fetches the rest over one connection.
@@ -170,82 +140,77 @@ impl Transfer<'_> {
         let mut headers = Vec::new();
         if part.bytes > 0 {
             headers.push((RANGE, format!("bytes={}-", part.bytes)));
-            if let (None, Some(validator)) = (&self.wanted.sha256, &self.wanted.validator) {
+            if let (None, Some(validator)) = (&self.wanted.checksum, &self.wanted.validator) {
                 headers.push((IF_RANGE, validator.as_str().to_owned()));
             }
         }
-        let mut answer = self.client.ask(&Question { method: Method::GET, url: self.url, headers })?;
-        self.check_identity(&answer)?;
-        match answer.status {
-            200 => self.begin(part, &answer)?,
-            206 => self.go_on(part, &answer)?,
+        let mut response = self.client.send(&HttpRequest { method: Method::GET, url: self.url, headers })?;
+        self.check_identity(&response)?;
+        match response.status {
+            200 => self.begin(part, &response)?,
+            206 => self.go_on(part, &response)?,
             416 => {
                 part.start_anew()?;
                 let message = format!("{} is shorter than what was fetched of it before", self.what);
                 return Err(Error::new(ErrorKind::Protocol, message).transient());
             }
-            _ => return Err(refusal(&answer, self.subject)),
+            _ => return Err(refusal(&response, self.subject)),
         }
-        if let Some(coding) = answer.content_encoding() {
+        if let Some(coding) = response.content_encoding() {
             let message = format!("{} is sent as \"{}\", which was not asked for", self.what, Foreign(coding));
             return Err(Error::new(ErrorKind::Protocol, message));
         }
-        if self.wanted.size.is_none() && self.wanted.sha256.is_none() && !answer.has_an_end() {
+        if self.wanted.size.is_none() && self.wanted.checksum.is_none() && !response.has_an_end() {
             let why = "a broken connection could not be told from its end";
             let message = format!("{} is sent without its length, and {why}", self.what);
             return Err(Error::new(ErrorKind::Protocol, message));
         }
         if let Some(size) = self.wanted.size {
-            let folder = self.part.parent().unwrap_or(self.part);
-            disk::check_room(self.what, size.saturating_sub(part.bytes), folder)?;
+            disk::check_room(self.what, size.saturating_sub(part.bytes), self.folder())?;
         }
         reporter.set_file_total(self.wanted.size);
         reporter.report(Phase::Downloading, part.bytes)?;
-        self.receive(part, &mut answer, reporter)
+        self.receive(part, &mut response, reporter)
     }
 
     /// Holds what the hub calls the file against what it listed.
-    fn check_identity(&self, answer: &Answer) -> Result<()> {
-        match (&self.wanted.etag, &answer.linked.etag) {
+    fn check_identity(&self, response: &HttpResponse) -> Result<()> {
+        match (&self.wanted.etag, &response.linked.etag) {
             (Some(wanted), Some(said)) if wanted.as_str() != said => {
-                let message = format!(
-                    "the hub lists {} as {} and sends {}; it may have been replaced just now, try again",
-                    self.what,
-                    wanted.as_str(),
-                    Foreign(said)
-                );
-                Err(Error::new(ErrorKind::Protocol, message))
+                let (wanted, said) = (wanted.as_str(), Foreign(said));
+                let fault = format!("the hub lists {} as {wanted} and sends {said}", self.what);
+                Err(Error::new(ErrorKind::Protocol, fault).with_advice("it may have been replaced just now, try again"))
             }
             _ => Ok(()),
         }
     }
 
     /// The file from its beginning, whether that was asked for or not.
-    fn begin(&mut self, part: &mut Part<'_>, answer: &Answer) -> Result<()> {
+    fn begin(&mut self, part: &mut Part<'_>, response: &HttpResponse) -> Result<()> {
         if part.bytes > 0 {
-            tracing::info!("{} cannot be gone on with; it is fetched from its beginning", self.what);
+            tracing::info!("the rest of {} is not sent by itself; it is fetched from its beginning", self.what);
         }
-        check_is_no_page(answer, self.subject)?;
+        check_is_no_page(response, self.subject)?;
         part.start_anew()?;
-        let announced = answer.content_length();
+        let announced = response.content_length();
         if !self.wanted.is_promised {
             self.wanted.size = None;
         }
-        self.take_size(announced.or(answer.linked.size))?;
-        self.wanted.validator = Validator::of(answer);
+        self.take_size(announced.or(response.linked.size))?;
+        self.wanted.validator = Validator::of(response);
         (self.keep_validator)(self.wanted.validator.as_ref())
     }
 
     /// The rest of the file. If it is not the rest of this one, all is fetched anew.
-    fn go_on(&mut self, part: &mut Part<'_>, answer: &Answer) -> Result<()> {
-        let range = answer.header("content-range").and_then(ContentRange::parse);
-        let is_changed = self.wanted.validator.as_ref().is_some_and(|validator| validator.is_contradicted_by(answer));
+    fn go_on(&mut self, part: &mut Part<'_>, response: &HttpResponse) -> Result<()> {
+        let range = response.header("content-range").and_then(ContentRange::parse);
+        let is_changed = self.wanted.validator.as_ref().is_some_and(|validator| validator.is_contradicted_by(response));
         let is_rest = range.as_ref().is_some_and(|range| {
             range.first == part.bytes
                 && self.wanted.size.is_none_or(|size| range.total.is_none_or(|total| total == size))
         });
-        if is_rest && (!is_changed || self.wanted.sha256.is_some()) {
-            return self.take_size(range.and_then(|range| range.total).or(answer.linked.size));
+        if is_rest && (!is_changed || self.wanted.checksum.is_some()) {
+            return self.take_size(range.and_then(|range| range.total).or(response.linked.size));
         }
         part.start_anew()?;
         let message = format!("the rest of {} was asked for, and something else was sent", self.what);
@@ -259,26 +224,31 @@ impl Transfer<'_> {
             && self.wanted.is_promised
         {
             let message = format!("{} is sent with {announced} bytes, the hub lists {size}", self.what);
-            return Err(Error::new(ErrorKind::Protocol, message).transient());
+            return Err(Error::new(ErrorKind::Protocol, message).worth_one_retry());
         }
         self.wanted.size = self.wanted.size.or(announced);
         Ok(())
     }
 
-    fn receive(&mut self, part: &mut Part<'_>, answer: &mut Answer, reporter: &mut Reporter<'_>) -> Result<()> {
+    fn receive(&mut self, part: &mut Part<'_>, response: &mut HttpResponse, reporter: &mut Reporter<'_>) -> Result<()> {
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut pace = Pace::new(self.client.timeouts().stall);
+        let mut room = Room::default();
         loop {
-            let count = answer.read(&mut buffer).map_err(|error| self.broken(part, &error.to_string()))?;
+            let count =
+                response.read(&mut buffer).map_err(|error| self.broken(part, &error.to_string()).with_source(error))?;
             if count == 0 {
                 break;
             }
+            if self.wanted.size.is_none() {
+                let taken = room.take(count as u64, || disk::free_bytes(self.folder()));
+                taken.map_err(|free| self.endless(part, free))?;
+            }
             let left = self.wanted.size.map(|size| size.saturating_sub(part.bytes));
             if left.is_some_and(|left| left < count as u64) {
-                let size = Bytes(self.wanted.size.unwrap_or(0));
-                let message =
-                    format!("{} does not end after the {size} it was announced with; nothing was kept", self.what);
-                return Err(Error::new(ErrorKind::Corrupt, message));
+                let size = self.wanted.size.unwrap_or(0);
+                let fault = format!("{} does not end after the {size} bytes it was announced with", self.what);
+                return Err(Error::new(ErrorKind::Corrupt, fault).with_advice("nothing of it was kept"));
             }
             part.write(&buffer[..count]).map_err(|error| disk::write_error(self.what, left, self.part, error))?;
             reporter.report(Phase::Downloading, part.bytes)?;
@@ -294,19 +264,37 @@ impl Transfer<'_> {
     }
 
     fn broken(&self, part: &Part<'_>, why: &str) -> Error {
-        let of = self.wanted.size.map_or(String::new(), |size| format!(" of {}", Bytes(size)));
-        let message = format!("{} broke off after {}{of}: {}", self.what, Bytes(part.bytes), Foreign(why));
-        Error::new(ErrorKind::Interrupted, message).transient()
+        let arrived = match self.wanted.size.map(|size| distinct(part.bytes, size)) {
+            Some((arrived, size)) => format!("{arrived} of {size}"),
+            None => Bytes(part.bytes).to_string(),
+        };
+        let fault = format!("{} broke off after {arrived}: {}", self.what, Foreign(why));
+        Error::new(ErrorKind::Interrupted, fault).transient()
+    }
+
+    /// The error of a body of unknown length that takes all the room there is.
+    fn endless(&self, part: &Part<'_>, free: u64) -> Error {
+        let (arrived, free, reserve) = (Bytes(part.bytes), Bytes(free), Bytes(Room::RESERVE_BYTES));
+        let (what, folder) = (self.what, self.folder().display());
+        let fault = format!(
+            "{what} is sent without its length and has no end after {arrived}: {free} are free in {folder}, of which \
+             {reserve} are left to others, and nothing of it was kept"
+        );
+        Error::new(ErrorKind::DiskFull, fault)
+    }
+
+    fn folder(&self) -> &Path {
+        self.part.parent().unwrap_or(self.part)
     }
 }
 
 /// Refuses a page where a file was meant: what a browser is shown at the address of a file, or by a network that wants
 /// to be paid first.
-pub(crate) fn check_is_no_page(answer: &Answer, subject: Subject<'_>) -> Result<()> {
+pub(crate) fn check_is_no_page(response: &HttpResponse, subject: Subject<'_>) -> Result<()> {
     match subject {
-        Subject::Address(url) if answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html")) => {
-            let message = format!("at {url} is a web page, not a file; what is wanted is the address of the download");
-            Err(Error::new(ErrorKind::FileNotFound, message))
+        Subject::Address(url) if response.is_page() => {
+            Err(Error::new(ErrorKind::FileNotFound, format_args!("at {url} is a web page, not a file"))
+                .with_advice("what is wanted is the address of the download"))
         }
         _ => Ok(()),
     }
@@ -335,109 +323,9 @@ impl Pace {
     }
 }
 
-/// An incomplete file and the checksum of what is in it.
-struct Part<'a> {
-    path: &'a Path,
-    file: File,
-    hasher: Sha256,
-    bytes: u64,
-}
-
-impl<'a> Part<'a> {
-    /// Opens the file, none of its bytes taken up.
-    fn open(path: &'a Path) -> Result<Self> {
-        disk::create_parent(path)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(|error| Error::io("open", path, error))?;
-        Ok(Self { path, file, hasher: Sha256::new(), bytes: 0 })
-    }
-
-    /// Takes up what an earlier run has left. More than the file has cannot be of it.
-    fn take_up(&mut self, size: Option<u64>, reporter: &mut Reporter<'_>) -> Result<()> {
-        let left = self.file.metadata().map_err(|error| Error::io("look at", self.path, error))?.len();
-        if size.is_some_and(|size| left > size) {
-            return Ok(());
-        }
-        let mut buffer = vec![0; BUFFER_BYTES];
-        while self.bytes < left {
-            let count = match self.file.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Error::io("read", self.path, error)),
-            };
-            self.hasher.update(&buffer[..count]);
-            self.bytes += count as u64;
-            reporter.report(Phase::Checking, self.bytes)?;
-        }
-        Ok(())
-    }
-
-    /// Throws away what is there.
-    fn start_anew(&mut self) -> Result<()> {
-        let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
-        emptied.map_err(|error| Error::io("empty", self.path, error))?;
-        self.hasher = Sha256::new();
-        self.bytes = 0;
-        Ok(())
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.file.write_all(bytes)?;
-        self.hasher.update(bytes);
-        self.bytes += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// The checksum of all that is there, in small hexadecimal letters.
-    fn sha256(&self) -> String {
-        self.hasher.clone().finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
-    }
-}
-
-/// `Content-Range: bytes 100-199/200`.
-#[derive(Debug, PartialEq, Eq)]
-struct ContentRange {
-    first: u64,
-    total: Option<u64>,
-}
-
-impl ContentRange {
-    fn parse(text: &str) -> Option<Self> {
-        let (range, total) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
-        let (first, last) = range.split_once('-')?;
-        let (first, last) = (first.trim().parse::<u64>().ok()?, last.trim().parse::<u64>().ok()?);
-        let total = match total.trim() {
-            "*" => None,
-            total => Some(total.parse().ok()?),
-        };
-        (first <= last && total.is_none_or(|total| last < total)).then_some(Self { first, total })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_that_mean_nothing_are_none() {
-        let parse = ContentRange::parse;
-        assert_eq!(parse("bytes 100-199/200"), Some(ContentRange { first: 100, total: Some(200) }));
-        assert_eq!(parse("bytes 0-0/*"), Some(ContentRange { first: 0, total: None }));
-        for text in
-            ["", "bytes", "bytes */200", "bytes 5-4/10", "bytes 5-10/10", "items 0-1/2", "bytes -1-2/3", "bytes 0-1"]
-        {
-            assert_eq!(parse(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn a_trickle_is_told_from_a_slow_transfer() {

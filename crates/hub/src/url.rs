@@ -108,6 +108,12 @@ impl Url {
         self.0.host().unwrap_or("")
     }
 
+    /// The port, if it is not the usual one.
+    pub(crate) fn port(&self) -> Option<u16> {
+        let usual = if self.is_secure() { 443 } else { 80 };
+        self.0.port_u16().filter(|port| *port != usual)
+    }
+
     pub(crate) fn is_secure(&self) -> bool {
         self.scheme() == "https"
     }
@@ -118,7 +124,7 @@ impl Url {
 
     pub(crate) fn origin(&self) -> Origin {
         let is_secure = self.is_secure();
-        let port = self.0.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let port = self.port().unwrap_or(if is_secure { 443 } else { 80 });
         Origin { is_secure, host: self.host().to_ascii_lowercase(), port }
     }
 

@@ -38,10 +38,52 @@ fn file(file: &str) -> Choice {
 }
 
 #[test]
-fn the_default_is_q4_k_m_then_q8_0_then_the_first() {
+fn the_default_is_q4_k_m_or_else_the_nearest_to_it() {
     let (parts, projector) = chosen(FLAT, &Choice::Default);
     assert_eq!((parts, projector), (vec!["clef-flash.Q4_K_M.gguf"], Some("mmproj-clef-flash-F16.gguf")));
-    assert_eq!(chosen(FOLDERS, &Choice::Default).0.len(), 2, "Q8_0 in its two parts");
+    assert_eq!(chosen(FOLDERS, &Choice::Default).0.len(), 3, "Q4_K_XL in its three parts");
+    // Each is taken if those before it are not there, whatever the models are called.
+    let order = [
+        "Q4_K_M",
+        "UD-Q4_K_XL",
+        "Q4_K_S",
+        "Q4_1",
+        "Q4_0",
+        "IQ4_NL",
+        "IQ4_XS",
+        "MXFP4",
+        "Q5_K_M",
+        "Q5_K_S",
+        "Q5_0",
+        "Q6_K",
+        "Q8_0",
+        "Q3_K_M",
+        "Q3_K_L",
+        "Q3_K_S",
+        "IQ3_XXS",
+        "Q2_K",
+        "IQ2_M",
+        "IQ1_M",
+        "TQ1_0",
+        "a",
+        "BF16",
+        "F16",
+        "F32",
+    ];
+    let names: Vec<String> = order.iter().rev().map(|quant| format!("m-{quant}.gguf")).collect();
+    for (last, expected) in order.iter().enumerate() {
+        let names: Vec<&str> = names[..order.len() - last].iter().map(String::as_str).collect();
+        assert_eq!(chosen(&names, &Choice::Default).0, [format!("m-{expected}.gguf")]);
+    }
+    for (path, quant) in [
+        ("m-Q8_0-v2.gguf", Some("Q8_0")),
+        ("model_q6_k.gguf", Some("Q6_K")),
+        ("Q8_0/big-00001-of-00002.gguf", Some("Q8_0")),
+        ("qwen3-4b.gguf", None),
+        ("", None),
+    ] {
+        assert_eq!(named_quant(path).as_deref(), quant, "{path}");
+    }
     let rest = ["mmproj.gguf", "imatrix.gguf", "b.gguf", "a-IQ2_M.gguf", "a.safetensors"];
     assert_eq!(chosen(&rest, &Choice::Default), (vec!["a-IQ2_M.gguf"], Some("mmproj.gguf")));
     for nothing in [&[][..], &["mmproj-F16.gguf", "README.md"]] {
@@ -59,6 +101,21 @@ fn a_quantization_is_found_in_any_letters_and_never_replaced() {
     assert_eq!(error.to_string(), "no model of quantization Q5_K_M; there are BF16, Q4_K_M, Q8_0");
     let error = choose(&["b.gguf", "a.gguf"], &quant("Q4_K_M"), true).unwrap_err();
     assert_eq!(error.to_string(), "no model of quantization Q4_K_M; there are a.gguf, b.gguf");
+}
+
+#[test]
+fn the_others_are_named_by_quantization_where_they_have_one() {
+    assert_eq!(others_than(FLAT, "clef-flash.Q8_0.gguf"), ["BF16", "Q4_K_M"]);
+    assert_eq!(
+        others_than(&["a.gguf", "b-Q8_0.gguf", "c-Q8_0.gguf", "mmproj.gguf"], "b-Q8_0.gguf"),
+        ["Q8_0", "a.gguf"]
+    );
+    assert!(
+        is_default(FLAT[2])
+            && is_default("m-Q4_K_M-v2.gguf")
+            && !is_default(FLAT[1])
+            && !is_default("mmproj-Q4_K_M.gguf")
+    );
 }
 
 #[test]

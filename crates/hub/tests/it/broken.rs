@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clef_hub::ErrorKind;
 
 use crate::server::{End, Reply, file_reply};
-use crate::support::{Disk, FakeHub, contents, fetch, read, sha256};
+use crate::support::{Disk, FakeHub, assert_said_once, contents, fetch, read, sha256};
 
 /// Nothing that another program would open.
 fn assert_nothing_usable(disk: &Disk) {
@@ -179,10 +179,30 @@ fn a_length_that_is_not_the_listed_one_is_an_error() {
         let disk = Disk::new();
         let error = fetch(&disk.hub(&fake), "user/repo").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol);
-        let expected = format!("is sent with {bytes} bytes, the hub lists 300001");
-        assert!(error.message().contains(&expected), "{error}");
+        let expected = format!("is sent with {bytes} bytes, the hub lists 300001 (tried 2 times in a row)");
+        assert!(error.message().ends_with(&expected), "{error}");
+        assert_eq!(fake.cdn.asked().len(), 2, "what stays is no accident");
         assert_nothing_usable(&disk);
     }
+}
+
+#[test]
+fn a_length_that_is_wrong_once_is_an_accident() {
+    let fake = FakeHub::with_one_model();
+    fake.on_cdn(|seen| (seen.earlier == 0).then(|| Reply::new(200, contents(1, 5))));
+    assert_eq!(read(fetch(&Disk::new().hub(&fake), "user/repo").unwrap().path()), fake.model());
+}
+
+#[test]
+fn a_transfer_that_breaks_just_before_its_end_says_by_how_much() {
+    let fake = FakeHub::with_one_model();
+    let model = fake.model();
+    fake.on_cdn(move |seen| {
+        Some(file_reply(seen, &model).ending(if seen.earlier == 0 { 300_000 } else { 0 }, End::Cut))
+    });
+    let error = fetch(&Disk::new().hub(&fake), "user/repo").unwrap_err();
+    assert!(error.message().contains("broke off after 300000 bytes of 300001 bytes: "), "{error}");
+    assert_said_once(&error);
 }
 
 #[test]

@@ -1,25 +1,11 @@
 //! The cache that tools share: what others have put there is found, and what is put there others find.
 
-use clef_hub::ErrorKind;
+use clef_hub::{ErrorKind, Hub, HubOptions};
 
-use crate::server::Reply;
-use crate::support::{COMMIT, Disk, FakeHub, contents, fetch, read, sha256};
-
-/// What `huggingface_hub` leaves of one file at `main`.
-fn put_as_huggingface_hub_does(disk: &Disk, path: &str, contents: &[u8]) {
-    let repo = disk.repo();
-    let pointer = repo.join("snapshots").join(COMMIT).join(path);
-    for folder in [&repo.join("blobs"), &repo.join("refs"), pointer.parent().unwrap()] {
-        std::fs::create_dir_all(folder).unwrap();
-    }
-    std::fs::write(disk.blob(contents), contents).unwrap();
-    std::fs::write(repo.join("refs/main"), COMMIT).unwrap();
-    let up = "../".repeat(path.split('/').count() + 1);
-    #[cfg(unix)]
-    std::os::unix::fs::symlink(format!("{up}blobs/{}", sha256(contents)), pointer).unwrap();
-    #[cfg(not(unix))]
-    std::fs::copy(disk.blob(contents), pointer).map(|_| drop(up)).unwrap();
-}
+use crate::server::{End, Reply};
+use crate::support::{
+    COMMIT, Disk, FakeHub, assert_said_once, contents, fetch, put_as_huggingface_hub_does, read, sha256, warnings,
+};
 
 #[test]
 fn what_another_tool_has_fetched_is_found() {
@@ -50,6 +36,7 @@ fn what_is_fetched_lies_as_other_tools_expect_it() {
         format!(".locks/models--user--repo/{blob}.lock"),
         format!("models--user--repo/blobs/{blob}"),
         "models--user--repo/refs/main".to_owned(),
+        format!("models--user--repo/.clef-hub/{COMMIT}"),
         pointer.clone(),
     ];
     expected.sort();
@@ -76,8 +63,104 @@ fn a_blob_that_somebody_cut_is_fetched_anew() {
     let disk = Disk::new();
     fetch(&disk.hub(&fake), "user/repo").unwrap();
     std::fs::write(disk.blob(&fake.model()), b"half").unwrap();
+    let (fetched, warnings) = warnings(|| fetch(&disk.hub(&fake), "user/repo").unwrap());
+    assert_eq!(read(fetched.path()), fake.model());
+    let blob = disk.blob(&fake.model());
+    let expected = format!("WARN {} has 4 bytes and should have 300001; it is fetched anew", blob.display());
+    assert_eq!(warnings, [expected], "once");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_where_a_download_begins_is_not_followed() {
+    let fake = FakeHub::with_one_model();
+    let disk = Disk::new();
+    let outside = disk.cache().with_file_name("outside");
+    std::fs::create_dir_all(disk.repo().join("blobs")).unwrap();
+    std::fs::write(&outside, "precious").unwrap();
+    std::os::unix::fs::symlink(&outside, disk.incomplete(&fake.model())).unwrap();
     let fetched = fetch(&disk.hub(&fake), "user/repo").unwrap();
     assert_eq!(read(fetched.path()), fake.model());
+    assert_eq!(read(&outside), b"precious");
+    assert!(!std::fs::symlink_metadata(disk.blob(&fake.model())).unwrap().is_symlink());
+}
+
+#[test]
+fn a_download_that_brings_nothing_leaves_nothing() {
+    for status in [403, 404, 500] {
+        let fake = FakeHub::with_one_model();
+        fake.on_hub(move |seen| seen.path().contains("/resolve/").then(|| Reply::new(status, "")));
+        let disk = Disk::new();
+        fetch(&disk.hub(&fake), "user/repo").unwrap_err();
+        assert!(!disk.repo().exists(), "{status}: {:?}", Disk::files_below(&disk.repo()));
+        // What somebody else has left stays as it was.
+        std::fs::create_dir_all(disk.repo().join("refs")).unwrap();
+        fetch(&disk.hub(&fake), "user/repo").unwrap_err();
+        assert!(disk.repo().join("snapshots").is_dir() && disk.repo().join("refs").is_dir());
+    }
+}
+
+#[test]
+fn a_download_that_brings_something_leaves_what_other_tools_take_for_a_repository() {
+    let fake = FakeHub::start(&[("m-Q8_0.gguf", contents(1, 1_000)), ("mmproj.gguf", contents(2, 1_000))]);
+    let (model, projector) = (sha256(&contents(1, 1_000)), sha256(&contents(2, 1_000)));
+    fake.on_cdn({
+        let model = model.clone();
+        move |seen| {
+            let is_model = seen.path().ends_with(&model);
+            Some(if is_model { Reply::new(200, contents(1, 1_000)).ending(500, End::Cut) } else { Reply::new(403, "") })
+        }
+    });
+    let disk = Disk::new();
+    fetch(&disk.hub(&fake), "user/repo").unwrap_err();
+    assert_eq!(Disk::files_below(&disk.repo()), [format!("blobs/{model}.incomplete")]);
+    assert!(disk.repo().join("snapshots").is_dir());
+    // A file that fails beside others takes nothing of theirs along.
+    fake.on_cdn(move |seen| seen.path().ends_with(&projector).then(|| Reply::new(403, "")));
+    fetch(&disk.hub(&fake), "user/repo").unwrap_err();
+    assert_eq!(read(&disk.blob(&contents(1, 1_000))), contents(1, 1_000));
+    assert_eq!(Disk::files_below(&disk.repo().join("blobs")), [model]);
+}
+
+/// A hub whose cache is where a variable says.
+fn hub_of_variable(fake: &FakeHub, variable: &str, folder: &std::path::Path) -> Hub {
+    let options = HubOptions::from_environment(|name| match name {
+        "HF_ENDPOINT" => Some(fake.hub.url("").into()),
+        "HOME" | "USERPROFILE" => Some("/none".into()),
+        name => (name == variable).then(|| folder.into()),
+    });
+    Hub::new(options.unwrap()).unwrap()
+}
+
+#[test]
+fn a_disk_that_is_full_names_the_variable_that_decides() {
+    let fake = FakeHub::with_one_model();
+    let lfs = serde_json::json!({ "sha256": "a".repeat(64), "size": 1_u64 << 60 });
+    let file = serde_json::json!({ "rfilename": "m.gguf", "lfs": lfs });
+    let listing = serde_json::json!({ "sha": COMMIT, "siblings": [file] }).to_string();
+    fake.on_hub(move |seen| seen.path().starts_with("/api/").then(|| Reply::new(200, listing.clone())));
+    let disk = Disk::new();
+    for variable in ["LLAMA_CACHE", "HF_HUB_CACHE", "HF_HOME"] {
+        let error = fetch(&hub_of_variable(&fake, variable, &disk.cache()), "user/repo").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DiskFull);
+        let advice = format!("; make room, or set {variable} to a folder on a larger disk");
+        assert!(error.message().ends_with(&advice), "{error}");
+        assert_said_once(&error);
+    }
+    assert!(!disk.repo().exists(), "nothing is left of what cannot be fetched");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_cache_that_cannot_be_written_to_names_the_variable_that_decides() {
+    let fake = FakeHub::with_one_model();
+    let hub = hub_of_variable(&fake, "HF_HUB_CACHE", "/sys/clef-hub-test".as_ref());
+    let error = fetch(&hub, "user/repo").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert!(error.message().starts_with("cannot make the folder /sys/clef-hub-test/"), "{error}");
+    let advice = "; set HF_HUB_CACHE to a folder that can be written to";
+    assert!(error.message().ends_with(advice), "{error}");
+    assert_said_once(&error);
 }
 
 #[cfg(unix)]

@@ -46,7 +46,7 @@ fn checksums_that_are_paths_are_not_names_of_blobs() {
 }
 
 #[test]
-fn lists_that_are_none_are_errors() {
+fn what_is_not_a_list_is_an_error() {
     let bare = json!({ "sha": COMMIT });
     let nested = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for text in [
@@ -70,7 +70,8 @@ fn lists_that_are_none_are_errors() {
         let disk = Disk::new();
         let error = fetch(&disk.hub(&fake), "user/repo").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
-        assert!(error.message().starts_with("the list of files of user/repo is none: "), "{error}");
+        let start = "127.0.0.1 sent something that is not the list of files of user/repo: ";
+        assert!(error.message().starts_with(start), "{error}");
         assert_eq!(Disk::files_below(&disk.cache()), [""; 0]);
     }
 }

@@ -2,10 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use clef_hub::{ErrorKind, Phase};
+use clef_hub::{ErrorKind, Hub, HubOptions, Phase};
 
 use crate::server::Reply;
-use crate::support::{COMMIT, Disk, FakeHub, TOKEN, contents, fetch, go_on, listing_of, read, request, sha256};
+use crate::support::{
+    COMMIT, Disk, FakeHub, TOKEN, contents, fetch, go_on, listing_of, read, request, sha256, warnings,
+};
 
 #[test]
 fn a_model_and_its_projector_are_fetched_with_one_question_and_one_redirect_each() {
@@ -132,6 +134,71 @@ fn a_quantization_that_is_not_there_is_answered_with_those_that_are() {
 }
 
 #[test]
+fn a_default_that_is_not_there_is_replaced_by_the_nearest_and_that_is_said() {
+    let fake = FakeHub::start(&[
+        ("m-BF16.gguf", contents(1, 9)),
+        ("m-Q5_K_M.gguf", contents(2, 9)),
+        ("m-Q8_0.gguf", contents(3, 9)),
+    ]);
+    let disk = Disk::new();
+    let (fetched, warnings) = warnings(|| fetch(&disk.hub(&fake), "user/repo").unwrap());
+    assert_eq!(fetched.parts[0].name, "m-Q5_K_M.gguf");
+    let expected = "WARN user/repo has no Q4_K_M: m-Q5_K_M.gguf (Q5_K_M) is used; there are also BF16, Q8_0";
+    assert_eq!(warnings, [expected]);
+    let (_, warnings) = crate::support::warnings(|| fetch(&disk.hub(&fake), "user/repo:Q8_0").unwrap());
+    assert_eq!(warnings, [""; 0], "it was named");
+    let fake = FakeHub::start(&[("m-BF16.gguf", contents(1, 9)), ("mmproj.gguf", contents(2, 9))]);
+    let (_, warnings) = crate::support::warnings(|| fetch(&Disk::new().hub(&fake), "user/repo").unwrap());
+    assert_eq!(warnings, [""; 0], "there is no other");
+}
+
+#[test]
+fn the_address_of_a_page_of_the_hub_names_a_repository() {
+    let fake = FakeHub::with_one_model();
+    let hub = Disk::new().hub(&fake);
+    for address in [fake.hub.url("/user/repo"), "https://huggingface.co/user/repo:q4_k_m".to_owned()] {
+        let request = hub.model_request(&address).unwrap();
+        assert_eq!(request.repo().to_string(), "user/repo");
+        assert_eq!(read(hub.fetch_model(&request, &mut go_on).unwrap().path()), fake.model());
+    }
+    let error = hub.model_request("https://elsewhere.example/user/repo").unwrap_err();
+    assert_eq!(
+        error.message(),
+        "\"https://elsewhere.example/user/repo\" is not a repository: it is not an address of the hub; it is written \
+         user/repo or user/repo:quant"
+    );
+}
+
+#[test]
+fn a_token_that_makes_no_sense_is_warned_of_and_gone_on_without() {
+    let fake = FakeHub::with_one_model();
+    let disk = Disk::new();
+    let options = |is_offline: bool| {
+        HubOptions::from_environment(|name| match name {
+            "HF_ENDPOINT" => Some(fake.hub.url("").into()),
+            "HF_HUB_CACHE" => Some(disk.cache().into()),
+            "HF_TOKEN" => Some("bad secret".into()),
+            "HF_HUB_OFFLINE" => is_offline.then(|| "1".into()),
+            _ => None,
+        })
+        .unwrap()
+    };
+    let (fetched, warnings) = warnings(|| fetch(&Hub::new(options(false)).unwrap(), "user/repo").unwrap());
+    assert_eq!(read(fetched.path()), fake.model());
+    assert!(fake.hub.seen().iter().all(|seen| seen.header("authorization").is_none()));
+    let expected = "WARN what was given as a token is not one: it holds a character that no token has, such as a space \
+                    (it is the value of HF_TOKEN); going on without a token";
+    assert_eq!(warnings, [expected]);
+    let mut with_another = options(false);
+    with_another.token = Some(clef_hub::Token::new(TOKEN).unwrap());
+    for options in [with_another, options(true)] {
+        let (_, warnings) =
+            crate::support::warnings(|| fetch(&Hub::new(options).unwrap(), "user/repo:Q4_K_M").unwrap());
+        assert!(!warnings.iter().any(|warning| warning.contains("token")), "{warnings:?}");
+    }
+}
+
+#[test]
 fn a_revision_is_asked_for_as_one_word() {
     let fake = FakeHub::with_one_model();
     let disk = Disk::new();
@@ -160,25 +227,39 @@ fn a_mirror_that_lists_only_names_is_asked_for_the_rest() {
 }
 
 #[test]
-fn a_small_file_that_the_hub_sends_itself_is_kept_under_its_hash_of_git() {
+fn a_small_file_is_kept_under_its_hash_of_git_and_held_against_it() {
     let fake = FakeHub::start(&[]);
     let text = b"{}".to_vec();
-    let hash = "a".repeat(40);
+    // As `git hash-object` says.
+    const HASH: &str = "9e26dfeeb6e641a33dae4961196235bdb965b21b";
+    let sent = std::sync::Arc::new(std::sync::Mutex::new(text));
     fake.on_hub({
-        let hash = hash.clone();
+        let sent = std::sync::Arc::clone(&sent);
         move |seen| {
-            let file = serde_json::json!({ "rfilename": "config.json", "size": 2, "blobId": hash });
+            let file = serde_json::json!({ "rfilename": "config.json", "size": 2, "blobId": HASH });
             let listing = serde_json::json!({ "sha": COMMIT, "siblings": [file] });
             let is_listing = seen.path().starts_with("/api/");
-            let reply = if is_listing { Reply::new(200, listing.to_string()) } else { Reply::new(200, text.clone()) };
-            Some(reply.header("ETag", format!("\"{hash}\"")))
+            let body = if is_listing { listing.to_string().into_bytes() } else { sent.lock().unwrap().clone() };
+            Some(Reply::new(200, body).header("ETag", format!("\"{HASH}\"")))
         }
     });
-    let disk = Disk::new();
     let request = request("user/repo").with_file("config.json").unwrap();
+    let disk = Disk::new();
     let fetched = disk.hub(&fake).fetch_model(&request, &mut go_on).unwrap();
     assert_eq!(read(fetched.path()), b"{}");
-    assert!(disk.repo().join("blobs").join(hash).is_file());
+    assert!(disk.repo().join("blobs").join(HASH).is_file());
+
+    *sent.lock().unwrap() = b"[]".to_vec();
+    let disk = Disk::new();
+    let error = disk.hub(&fake).fetch_model(&request, &mut go_on).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(
+        error
+            .message()
+            .contains(&format!("its hash of git is 0637a088a01e8ddab3bf3fa98dbe804cbde1a0dc, the hub lists {HASH}")),
+        "{error}"
+    );
+    assert_eq!(Disk::files_below(&disk.repo()), [""; 0]);
 }
 
 #[test]

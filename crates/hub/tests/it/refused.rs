@@ -3,7 +3,7 @@
 use clef_hub::{Error, ErrorKind, Hub};
 
 use crate::server::Reply;
-use crate::support::{Disk, FakeHub, fetch, go_on, read, request};
+use crate::support::{Disk, FakeHub, fetch, go_on, read, request, warnings};
 
 /// The error when the hub answers its list, or its files, with this.
 fn error_of(path: &'static str, reply: Reply, hub: impl Fn(&Disk, &FakeHub) -> Hub) -> Error {
@@ -25,9 +25,9 @@ fn a_gated_repository_says_where_to_accept_its_terms() {
     let error = error_of("/resolve/", gated(401), Disk::hub);
     assert_eq!(error.kind(), ErrorKind::Gated);
     let message = error.message();
-    assert!(message.starts_with("user/repo is gated: accept its terms at http://127.0.0.1:"), "{message}");
-    assert!(message.contains("/user/repo, then give a token with HF_TOKEN or -hft of the same account"), "{message}");
-    assert!(message.ends_with("(\"Access is restricted.\")"), "{message}");
+    let start = "user/repo is gated (\"Access is restricted.\"); accept its terms at http://127.0.0.1:";
+    assert!(message.starts_with(start), "{message}");
+    assert!(message.ends_with("/user/repo, then give a token (HF_TOKEN) of the same account"), "{message}");
     let error = error_of("/resolve/", gated(403), Disk::hub_with_token);
     assert_eq!(error.kind(), ErrorKind::Gated);
     assert!(error.message().contains("the token's account is not let in"), "{error}");
@@ -39,8 +39,8 @@ fn a_repository_that_is_not_there_may_be_private() {
         let reply = Reply::new(status, "").header("X-Error-Code", code);
         let error = error_of("/api/", reply, Disk::hub);
         assert_eq!(error.kind(), ErrorKind::RepoNotFound, "{status} {code}: {error}");
-        assert!(error.message().contains("/user/repo is not there, or is private: check the name"), "{error}");
-        assert!(error.message().contains("HF_TOKEN or -hft"), "{error}");
+        assert!(error.message().contains("/user/repo is not there, or is private; check the name"), "{error}");
+        assert!(error.message().contains("give a token (HF_TOKEN)"), "{error}");
     }
 }
 
@@ -65,6 +65,22 @@ fn a_revision_or_file_that_is_not_there_is_named() {
     let error = error_of("/resolve/", reply, Disk::hub);
     assert_eq!(error.kind(), ErrorKind::FileNotFound);
     assert!(error.message().starts_with("user/repo has no file \"model-Q4_K_M.gguf\""), "{error}");
+    assert!(error.message().ends_with("/user/repo/tree/main"), "{error}");
+}
+
+#[test]
+fn the_page_that_is_named_is_of_the_revision_that_was_asked_for() {
+    let fake = FakeHub::with_one_model();
+    let hub = Disk::new().hub(&fake);
+    let at_revision = |text: &str| request(text).with_revision("refs/pr/1").unwrap();
+    let error = hub.fetch_model(&at_revision("user/repo:Q8_0"), &mut go_on).unwrap_err();
+    assert!(error.message().ends_with("/user/repo/tree/refs%2Fpr%2F1)"), "{error}");
+    fake.on_hub(|seen| {
+        let is_file = seen.path().contains("/resolve/");
+        is_file.then(|| Reply::new(404, "").header("X-Error-Code", "EntryNotFound"))
+    });
+    let error = hub.fetch_model(&at_revision("user/repo"), &mut go_on).unwrap_err();
+    assert!(error.message().ends_with("/user/repo/tree/refs%2Fpr%2F1"), "{error}");
 }
 
 #[test]
@@ -89,16 +105,39 @@ fn a_hub_that_stays_down_is_an_error() {
 }
 
 #[test]
+fn a_pause_is_announced() {
+    let fake = FakeHub::with_one_model();
+    fake.on_hub(|seen| (seen.earlier == 0).then(|| Reply::new(503, "")));
+    let (_, warnings) = warnings(|| fetch(&Disk::new().hub(&fake), "user/repo").unwrap());
+    let expected = "WARN 127.0.0.1 (asked for user/repo) cannot answer now, status 503; trying again in 0.0 s";
+    assert_eq!(warnings[0], expected);
+}
+
+#[test]
+fn a_web_page_in_place_of_the_list_is_called_so() {
+    let page = "<!DOCTYPE html><title>Welcome to our hotel</title>";
+    for reply in [Reply::new(200, page).header("Content-Type", "text/html"), Reply::new(200, format!("\r\n {page}"))] {
+        let error = error_of("/api/", reply, Disk::hub);
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+        let message = error.message();
+        assert!(
+            message.starts_with("127.0.0.1 sent a web page instead of the list of files of user/repo; "),
+            "{error}"
+        );
+        assert!(message.contains("check that http://127.0.0.1:") && message.contains("(HF_ENDPOINT)"), "{error}");
+        assert!(message.ends_with("that the network wants no login"), "{error}");
+    }
+}
+
+#[test]
 fn a_hub_that_asks_for_patience_gets_as_much_as_there_is() {
     let fake = FakeHub::with_one_model();
     fake.on_hub(|seen| (seen.earlier == 0).then(|| Reply::new(429, "").header("Retry-After", "0")));
     fetch(&Disk::new().hub(&fake), "user/repo").unwrap();
     let error = error_of("/api/", Reply::new(429, "").header("Retry-After", "3600"), Disk::hub);
     assert_eq!(error.kind(), ErrorKind::Server);
-    assert!(
-        error.message().ends_with("is asked too often, status 429, and asks to come back in 3600 seconds"),
-        "{error}"
-    );
+    let end = "refuses because of too many requests, status 429, and asks to come back in 3600 seconds";
+    assert!(error.message().ends_with(end), "{error}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clef_hub::{ErrorKind, Hub, Phase, Proxies};
 
 use crate::server::file_reply;
-use crate::support::{Disk, FakeHub, fetch, read, request, sha256};
+use crate::support::{Disk, FakeHub, assert_said_once, fetch, read, request, sha256};
 
 #[test]
 fn two_who_want_the_same_file_fetch_it_once() {
@@ -111,6 +111,56 @@ fn a_proxy_is_gone_through_except_to_those_it_is_not_for() {
     });
     assert_eq!(fake.hub.asked().len(), 3, "a list and a file, and a list");
     assert_eq!(targets, [fake.hub.url("").strip_prefix("http://").unwrap()]);
+}
+
+#[test]
+fn a_proxy_that_is_dead_is_what_cannot_be_reached() {
+    let fake = FakeHub::with_one_model();
+    let disk = Disk::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = listener.local_addr().unwrap();
+    drop(listener);
+    for (endpoint, variable) in [(fake.hub.url(""), "http_proxy"), ("https://hub.invalid".to_owned(), "https_proxy")] {
+        let mut options = disk.options(&endpoint);
+        let address = Some(format!("http://user:secret@{proxy}"));
+        options.proxies = Proxies { http: address.clone(), https: address, exceptions: Vec::new() };
+        let error = fetch(&Hub::new(options).unwrap(), "user/repo").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        let message = error.message();
+        assert!(message.starts_with(&format!("the proxy {proxy} cannot be reached: ")), "{message}");
+        assert!(message.ends_with(&format!("; check the network and the proxy ({variable}, all_proxy)")), "{message}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+        assert_said_once(&error);
+    }
+}
+
+#[test]
+fn a_proxy_that_does_not_let_through_is_named() {
+    let fake = FakeHub::with_one_model();
+    let proxy = crate::server::Server::start(|_| crate::server::Reply::new(407, ""));
+    let mut options = Disk::new().options(&fake.hub.url(""));
+    options.proxies.http = Some(proxy.url(""));
+    let error = fetch(&Hub::new(options).unwrap(), "user/repo").unwrap_err();
+    let name = proxy.url("").replace("http://", "");
+    let expected = format!("127.0.0.1 cannot be reached through the proxy {name}: proxy server responded 407; ");
+    assert!(error.message().starts_with(&expected), "{error}");
+}
+
+#[test]
+fn a_proxy_of_another_kind_is_refused_unless_nobody_is_asked() {
+    let fake = FakeHub::with_one_model();
+    let disk = Disk::new();
+    fetch(&disk.hub(&fake), "user/repo").unwrap();
+    for scheme in ["socks5", "socks4", "socks4a"] {
+        let mut options = disk.options(&fake.hub.url(""));
+        options.proxies.https = Some(format!("{scheme}://user:secret@127.0.0.1:1080"));
+        let error = Hub::new(options.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+        let start = "the proxy 127.0.0.1:1080 speaks SOCKS, and only HTTP is spoken here; ";
+        assert!(error.message().starts_with(start), "{error}");
+        options.offline = true;
+        fetch(&Hub::new(options).unwrap(), "user/repo").unwrap();
+    }
 }
 
 #[test]

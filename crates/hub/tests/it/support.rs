@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use clef_hub::{FetchedModel, Hub, HubOptions, ModelRequest, Patience, Progress, Result, Timeouts, Token};
+use clef_hub::{Error, FetchedModel, Hub, HubOptions, ModelRequest, Patience, Progress, Result, Timeouts, Token};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -177,8 +177,11 @@ impl Disk {
     pub(crate) fn options(&self, endpoint: &str) -> HubOptions {
         let mut options = HubOptions::new(self.cache(), self.urls());
         options.endpoint = endpoint.to_owned();
-        options.timeouts =
-            Timeouts { connect: Duration::from_secs(5), answer: Duration::from_secs(5), stall: Duration::from_secs(5) };
+        options.timeouts = Timeouts {
+            connect: Duration::from_secs(5),
+            response: Duration::from_secs(5),
+            stall: Duration::from_secs(5),
+        };
         options.patience = Patience {
             tries: 4,
             first_pause: Duration::from_millis(1),
@@ -195,7 +198,7 @@ impl Disk {
     /// A hub for tests that wait for it to lose patience.
     pub(crate) fn impatient_hub(&self, fake: &FakeHub) -> Hub {
         let mut options = self.options(&fake.hub.url(""));
-        options.timeouts.answer = Duration::from_millis(200);
+        options.timeouts.response = Duration::from_millis(200);
         options.timeouts.stall = Duration::from_millis(200);
         Hub::new(options).unwrap()
     }
@@ -232,6 +235,22 @@ impl Disk {
     }
 }
 
+/// What `huggingface_hub` leaves of one file at `main`.
+pub(crate) fn put_as_huggingface_hub_does(disk: &Disk, path: &str, contents: &[u8]) {
+    let repo = disk.repo();
+    let pointer = repo.join("snapshots").join(COMMIT).join(path);
+    for folder in [&repo.join("blobs"), &repo.join("refs"), pointer.parent().unwrap()] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    std::fs::write(disk.blob(contents), contents).unwrap();
+    std::fs::write(repo.join("refs/main"), COMMIT).unwrap();
+    let up = "../".repeat(path.split('/').count() + 1);
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(format!("{up}blobs/{}", sha256(contents)), pointer).unwrap();
+    #[cfg(not(unix))]
+    std::fs::copy(disk.blob(contents), pointer).map(|_| drop(up)).unwrap();
+}
+
 pub(crate) fn request(text: &str) -> ModelRequest {
     ModelRequest::parse(text).unwrap()
 }
@@ -243,6 +262,48 @@ pub(crate) fn fetch(hub: &Hub, text: &str) -> Result<FetchedModel> {
 
 pub(crate) fn go_on(_: &Progress<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
+}
+
+/// What is logged in this thread meanwhile, one event a line, as `WARN words`.
+pub(crate) fn logged<T>(act: impl FnOnce() -> T) -> (T, Vec<String>) {
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let sink = Sink::default();
+    let writer = sink.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .finish();
+    let result = tracing::subscriber::with_default(subscriber, act);
+    let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+    (result, text.lines().map(|line| line.trim().to_owned()).collect())
+}
+
+/// The warnings of [`logged`].
+pub(crate) fn warnings<T>(act: impl FnOnce() -> T) -> (T, Vec<String>) {
+    let (result, mut lines) = logged(act);
+    lines.retain(|line| line.starts_with("WARN"));
+    (result, lines)
+}
+
+/// Holds an error against how errors are printed: with causes that the message does not name, each once.
+pub(crate) fn assert_said_once(error: &Error) {
+    let mut cause = std::error::Error::source(error);
+    while let Some(one) = cause {
+        assert!(error.message().contains(&one.to_string()), "{error}: {one}");
+        cause = one.source();
+    }
 }
 
 pub(crate) fn read(path: &Path) -> Vec<u8> {

@@ -206,6 +206,25 @@ fn what_nothing_can_go_on_from_is_not_left_behind() {
     let disk = Disk::new();
     assert_eq!(fetch(&hub(&disk), &server.url("/m.gguf")).unwrap_err().kind(), ErrorKind::Interrupted);
     assert!(Disk::files_below(&disk.urls()).iter().all(|file| file.ends_with(".lock")));
+    // Nor what could be gone on from, if nothing came.
+    let server = Server::start(|seen| with_etag(seen, &contents(1, 1_000), "\"v1\"").ending(0, End::Cut));
+    let disk = Disk::new();
+    assert_eq!(fetch(&hub(&disk), &server.url("/m.gguf")).unwrap_err().kind(), ErrorKind::Interrupted);
+    assert!(Disk::files_below(&disk.urls()).iter().all(|file| file.ends_with(".lock")));
+}
+
+#[test]
+fn a_link_where_a_download_begins_is_not_followed() {
+    let server = server(contents(1, 1_000));
+    let disk = Disk::new();
+    let path = fetch(&hub(&disk), &server.url("/m.gguf")).unwrap().path().to_owned();
+    let outside = disk.cache().with_file_name("outside");
+    std::fs::write(&outside, "precious").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(&outside, path.with_file_name("m.gguf.incomplete")).unwrap();
+    assert_eq!(read(fetch(&hub(&disk), &server.url("/m.gguf")).unwrap().path()), contents(1, 1_000));
+    assert_eq!(read(&outside), b"precious");
 }
 
 #[test]
@@ -282,7 +301,7 @@ fn without_a_network_what_is_there_is_used() {
     let url = server.url("/m.gguf");
     let error = fetch(&disk.offline_hub(), &url).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Offline);
-    assert!(error.message().contains(&url) && error.message().contains("--offline"), "{error}");
+    assert!(error.message().contains(&url) && error.message().contains("HF_HUB_OFFLINE"), "{error}");
     fetch(&hub(&disk), &url).unwrap();
     server.forget();
     assert_eq!(read(fetch(&disk.offline_hub(), &url).unwrap().path()), model);
