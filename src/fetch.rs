@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use clef_hub::{Hub, HubOptions, Progress, Token};
+use clef_hub::{Choice, Hub, HubOptions, Progress, Token};
 
 use crate::ModelFlags;
 
@@ -45,6 +45,8 @@ pub struct Fetched {
     pub model: Option<PathBuf>,
     /// The projector, if one was asked for or came with the model.
     pub projector: Option<PathBuf>,
+    /// What replies call a model of the hub, rather than by a path in a cache.
+    pub name: Option<String>,
 }
 
 impl ModelFlags {
@@ -89,7 +91,7 @@ impl ModelFlags {
             options.token = Some(Token::new(token)?);
         }
         let hub = Hub::new(options)?;
-        let mut fetched = Fetched { model: None, projector: None };
+        let mut fetched = Fetched { model: None, projector: None, name: None };
         if let Some(repository) = &self.fetch.repository {
             let mut request = hub.model_request(repository)?;
             if let Some(file) = &self.fetch.file {
@@ -98,6 +100,11 @@ impl ModelFlags {
             if !self.sees || self.projector.is_some() || self.fetch.projector_url.is_some() {
                 request = request.without_projector();
             }
+            fetched.name = Some(match request.choice() {
+                Choice::Default => request.repo().to_string(),
+                Choice::Quant(quant) => format!("{}:{quant}", request.repo()),
+                Choice::File(file) => format!("{}/{file}", request.repo()),
+            });
             let found = hub.fetch_model(&request, progress)?;
             fetched.model = Some(found.path().to_owned());
             fetched.projector = found.projector.map(|file| file.path);
@@ -114,11 +121,7 @@ impl ModelFlags {
     /// These flags for what was fetched, as if its files had been named.
     pub fn with(mut self, fetched: Fetched) -> Self {
         if fetched.model.is_some() {
-            // What replies call it: the repository, rather than a path in a cache.
-            self.alias = self.alias.or_else(|| match (&self.fetch.repository, &self.fetch.file) {
-                (Some(repository), Some(file)) => Some(format!("{}/{file}", repository.split(':').next()?)),
-                (repository, _) => repository.clone(),
-            });
+            self.alias = self.alias.or(fetched.name);
             self.model = fetched.model;
         }
         self.projector = self.projector.or(fetched.projector);

@@ -141,6 +141,8 @@ fn reading_is_timed_by_size() {
     // The state is most of the prompt, and was read once.
     let [tokens, reused] = ["tokens", "reused_tokens"].map(|field| rows[1][field].as_f64().unwrap());
     assert!(reused > 0.75 * tokens && reused < tokens, "{report}");
-    assert_eq!(clef(&["bench", "--sizes", "100000"], "").code, Some(3));
+    let too_long = clef(&["bench", "--sizes", "300,100000"], "");
+    assert_eq!((too_long.code, too_long.stdout.as_str()), (Some(2), ""));
+    assert!(too_long.stderr.contains("to 16384 tokens can be measured; -c moves the limit"), "{too_long:?}");
     assert_eq!(clef(&["bench", "--rounds", "0"], "").code, Some(2));
 }

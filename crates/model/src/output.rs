@@ -70,13 +70,13 @@ impl Drop for Output {
 fn refuse_existing(target: &Path, overwrite: bool) -> Result<()> {
     let shown = target.display();
     match std::fs::symlink_metadata(target) {
-        Ok(found) if found.is_dir() => Err(Error::new(ErrorKind::InvalidOption, format_args!("{shown} is a folder"))),
+        Ok(found) if found.is_dir() => Err(Error::new(ErrorKind::Io, format_args!("{shown} is a folder"))),
         Ok(found) if !found.is_file() => {
-            Err(Error::new(ErrorKind::InvalidOption, format_args!("{shown} is there and is not a file")))
+            Err(Error::new(ErrorKind::Io, format_args!("{shown} is there and is not a file")))
         }
         Ok(_) if !overwrite => {
             let what = format_args!("{shown} exists already; --force replaces it");
-            Err(Error::new(ErrorKind::InvalidOption, what))
+            Err(Error::new(ErrorKind::Io, what))
         }
         _ => Ok(()),
     }

@@ -10,8 +10,8 @@ pub(super) const FLAGS: &[Flag] = &[
     Flag::value(
         &["--hf-repo", "-hf", "-hfr"],
         "USER/MODEL[:QUANT]",
-        "Model of the Hugging Face hub, with its projector if there is one; downloaded once [default quant: Q4_K_M]",
-        |s, v| put(&mut s.model.fetch.repository, sound(v, ModelRequest::parse(v))),
+        "Model of the Hugging Face hub, with its projector if there is one; downloaded once [default quant: Q4_K_M, or what is nearest to it]",
+        |s, v| put(&mut s.model.fetch.repository, repository(v)),
     )
     .env("LLAMA_ARG_HF_REPO"),
     Flag::value(&["--hf-file", "-hff"], "FILE", "This file of --hf-repo, whatever its quant", |s, v| {
@@ -40,6 +40,11 @@ pub(super) const FLAGS: &[Flag] = &[
 /// The text, if the hub's library takes it. Downloading begins later, when a server's port is open already.
 fn sound<T>(text: &str, parsed: clef_hub::Result<T>) -> Result<Option<String>, String> {
     parsed.map(|_| Some(text.to_owned())).map_err(|error| error.to_string())
+}
+
+/// The address of a repository's page is read by whoever knows which hub is meant.
+fn repository(text: &str) -> Result<Option<String>, String> {
+    if text.contains("://") { url(text) } else { sound(text, ModelRequest::parse(text)) }
 }
 
 fn file(text: &str) -> Result<Option<String>, String> {

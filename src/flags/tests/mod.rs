@@ -257,7 +257,11 @@ fn a_model_is_named_once_wherever_it_is() {
     for line in ["-m x.gguf -hf a/b", "-mu http://x -hf a/b", "-m x.gguf -mu http://x", "-m x.gguf -hff y.gguf"] {
         assert!(flags(line).check_source().is_err(), "{line}");
     }
-    let here = crate::Fetched { model: Some("cache/x.gguf".into()), projector: Some("cache/p.gguf".into()) };
+    let here = crate::Fetched {
+        model: Some("cache/x.gguf".into()),
+        projector: Some("cache/p.gguf".into()),
+        name: Some("user/model".into()),
+    };
     let opened = flags("-hf user/model").with(here.clone());
     assert_eq!((opened.alias.as_deref(), opened.fetches()), (Some("user/model"), false));
     let options = opened.options().model;
