@@ -18,6 +18,11 @@ impl Random {
         (self.0 >> 11) as usize % limit
     }
 
+    /// One of some, which are not none.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
     /// A number about 0, roughly normal.
     pub fn float(&mut self) -> f32 {
         (0..4).map(|_| self.below(1 << 20) as f32 / (1 << 19) as f32 - 1.0).sum()

@@ -28,7 +28,7 @@ struct Arguments {
     command: Command,
 
     /// Say more on standard error: -v what happens, -vv llama.cpp's log too, -vvv everything
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, display_order = 100)]
     verbose: u8,
 }
 

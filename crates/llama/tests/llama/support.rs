@@ -7,28 +7,9 @@ use std::sync::LazyLock;
 
 use clef_llama::gguf::{Array, Gguf, HeaderWriter, TensorInfo, TensorType, Value, ValueType};
 use clef_llama::{CacheType, Context, ContextParams, Device, FlashAttention, Model, ModelParams, SequenceId, Token};
+pub(crate) use clef_testkit::Random;
 use clef_testkit::{Tiny, golden, tiny};
 use tempfile::NamedTempFile;
-
-/// xorshift: the same numbers for the same seed, everywhere.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-}
 
 pub(crate) const F16: u32 = 1;
 pub(crate) const Q4_K: u32 = 12;
