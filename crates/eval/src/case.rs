@@ -126,6 +126,9 @@ impl Case {
 }
 
 fn read(line: u64, text: &[u8], require_gold: bool, id: &mut Option<String>) -> Result<Case, String> {
+    if text.starts_with("\u{feff}".as_bytes()) {
+        return Err("a byte order mark stands before the line; only the file may begin with one".to_owned());
+    }
     let fields: Fields<'_> = serde_json::from_slice(text).map_err(|error| not_json(&error))?;
     *id = ["id", "name"].into_iter().find_map(|key| fields.get(key)).and_then(identifier);
     let (body, request) = match fields.get("request") {

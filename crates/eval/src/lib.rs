@@ -55,7 +55,7 @@ pub use bench::{BenchReport, BenchRow};
 pub use cancel::Cancel;
 pub use case::{Case, LineFault, Question, RequestDigest};
 pub use charts::Chart;
-pub use dataset::{Dataset, DatasetOptions, Line};
+pub use dataset::{Dataset, DatasetOptions, Input, Line};
 pub use drift::{Drift, Moved, Shift, ShiftSlice, Side};
 pub use error::{Error, ErrorKind, Result};
 pub use evaluation::{Detail, Evaluation, FailedRecord, Slice};

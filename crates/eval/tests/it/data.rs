@@ -1,6 +1,10 @@
 //! Lines of data files: every shape that is read, and what is said about every other.
 
-use clef_eval::{Case, Dataset, DatasetOptions, LineFault, RequestDigest};
+#[cfg(unix)]
+use std::io::Write;
+use std::io::{BufRead, BufReader, Read};
+
+use clef_eval::{Case, Dataset, DatasetOptions, ErrorKind, LineFault, RequestDigest};
 use serde_json::{Value, json};
 
 fn case(line: &str) -> Case {
@@ -261,6 +265,104 @@ fn a_line_beyond_the_limit_is_passed_over() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let error = Dataset::open("no/such/file.jsonl".as_ref(), DatasetOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), clef_eval::ErrorKind::Data);
+    assert_eq!(error.kind(), ErrorKind::Data);
     assert!(error.message().starts_with("cannot read no/such/file.jsonl: "), "{error}");
+}
+
+#[test]
+fn a_file_without_a_record_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for text in ["", "\n \n", "\u{feff}\n"] {
+        std::fs::write(file.path(), text).unwrap();
+        let error = Dataset::open(file.path(), DatasetOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Data);
+        assert_eq!(error.message(), format!("{} holds no records", file.path().display()));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let error = Dataset::open(folder.path(), DatasetOptions::default()).unwrap_err();
+    assert!(error.message().starts_with(&format!("cannot read {}: ", folder.path().display())), "{error}");
+}
+
+/// All lines by number, with their ids.
+fn ids<R: BufRead>(mut dataset: Dataset<R>) -> Vec<(u64, String)> {
+    let mut ids = Vec::new();
+    while let Some(line) = dataset.next_line().unwrap() {
+        let case = line.case().unwrap();
+        ids.push((case.line, case.id.unwrap()));
+    }
+    ids
+}
+
+fn with_id(id: &str) -> String {
+    format!(r#"{{"id": "{id}", "gold": {{"q": true}}, "questions": {{"q": {{"type": "noul"}}}}}}"#)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_read_once_and_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let again = DatasetOptions { is_opened_again: true, ..DatasetOptions::default() };
+    // Nobody writes yet: to open the pipe would wait.
+    for path in [pipe.as_path(), "-".as_ref()] {
+        let error = Dataset::open(path, again).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Data);
+        assert!(error.message().contains("can be read only once, and is needed twice"), "{error}");
+    }
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+            for id in ["a", "b"] {
+                writeln!(writer, "{}", with_id(id)).unwrap();
+            }
+        });
+        let dataset = Dataset::open(&pipe, DatasetOptions::default()).unwrap();
+        assert_eq!(dataset.total(), None);
+        ids(dataset)
+    });
+    assert_eq!(found, [(1, "a".to_owned()), (2, "b".to_owned())]);
+}
+
+#[test]
+fn standard_input_is_called_so() {
+    // Whatever it is while tests run: nothing is read by opening it.
+    let dataset = Dataset::open("-".as_ref(), DatasetOptions::default()).unwrap();
+    assert_eq!(dataset.total(), None);
+}
+
+#[test]
+fn a_line_that_never_ends_is_no_line() {
+    let options = DatasetOptions { max_line_bytes: 1_000, ..DatasetOptions::default() };
+    let first = with_id("a") + "\n";
+    let mut dataset = Dataset::new(BufReader::new(first.as_bytes().chain(std::io::repeat(0))), options);
+    dataset.next_line().unwrap().unwrap().case().unwrap();
+    let error = dataset.next_line().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Data);
+    assert!(error.message().starts_with("line 2 of the data goes on after 1,0"), "{error}");
+    assert!(error.message().ends_with(" bytes, the limit is 1,000; it is no file of lines"), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_of_zeros_is_no_file_of_lines() {
+    let mut dataset = Dataset::open("/dev/zero".as_ref(), DatasetOptions::default()).unwrap();
+    let error = dataset.next_line().unwrap_err();
+    assert!(error.message().starts_with("line 1 of /dev/zero goes on after 1,073,"), "{error}");
+}
+
+#[test]
+fn a_byte_order_mark_may_stand_before_the_file_and_nowhere_else() {
+    let text = format!("\u{feff}{}\n\u{feff}{}\n", with_id("a"), with_id("b"));
+    let mut dataset = Dataset::new(text.as_bytes(), DatasetOptions::default());
+    let first = dataset.next_line().unwrap().unwrap().case().unwrap();
+    assert_eq!((first.line, first.id.as_deref()), (1, Some("a")));
+    let fault = dataset.next_line().unwrap().unwrap().case().unwrap_err();
+    assert_eq!(fault.to_string(), "line 2: a byte order mark stands before the line; only the file may begin with one");
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("\u{feff}\n{}\n", with_id("a"))).unwrap();
+    let dataset = Dataset::open(file.path(), DatasetOptions::default()).unwrap();
+    assert_eq!(dataset.total(), Some(1));
+    assert_eq!(ids(dataset), [(2, "a".to_owned())]);
 }
