@@ -82,7 +82,7 @@ impl Evaluation {
         for outcome in outcomes {
             overall.add(outcome, |_| true);
             types.add(outcome, options, |question| vec![question.kind]);
-            groups.add(outcome, options, |question| question.groups.iter().map(String::as_str).collect());
+            groups.add(outcome, options, |question| question.groups.iter().map(AsRef::as_ref).collect());
             questions.add(outcome, options, |question| vec![question.id.as_str()]);
         }
         let latencies = outcomes.iter().filter_map(|outcome| outcome.reply.as_ref().ok());

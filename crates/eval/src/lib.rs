@@ -40,6 +40,7 @@ mod dataset;
 mod drift;
 mod error;
 mod evaluation;
+mod fields;
 mod gold;
 pub mod measure;
 mod outcome;

@@ -110,7 +110,7 @@ fn only_what_is_missing_is_asked() {
     lines[3] = line(3).label("gold", Value::Null).label("group", json!("g")).line();
     let (run, asked) = place.run(&lines);
     assert_eq!((asked, run.resumed), (3, 3));
-    assert_eq!(run.outcomes[3].questions[0].groups, ["g"]);
+    assert_eq!(*run.outcomes[3].questions[0].groups[0], *"g");
     assert_eq!(run.outcomes[0].id.as_deref(), Some("r1"));
 }
 
