@@ -27,7 +27,7 @@ pub(crate) const MAX_OPTIONS: usize = 255;
 const MAX_OPTIONS_TOGETHER: usize = 131_072;
 
 /// The most groups of a line.
-const MAX_GROUPS: usize = 255;
+const MAX_GROUPS: usize = 32;
 
 /// A request and what is known about it: one line of a data file.
 ///
@@ -49,7 +49,7 @@ const MAX_GROUPS: usize = 255;
 /// - `id` or `name`: a string or a number.
 ///
 /// A request asks at most 32,768 questions of at most 255 options each, 131,072 options together: what the API takes. A line
-/// is in at most 255 groups.
+/// is in at most 32 groups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
     /// Where it stands in the data file, from 1.

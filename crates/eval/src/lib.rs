@@ -49,6 +49,7 @@ mod results;
 mod run;
 mod stats;
 mod table;
+mod transport;
 
 pub use answer::{Answer, read_answers};
 pub use answerer::{AnswerError, AnswerErrorKind, Answerer};

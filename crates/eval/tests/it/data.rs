@@ -253,8 +253,8 @@ fn a_request_has_no_more_questions_and_options_than_the_api_takes() {
             "gold is a list of 300,000 answers, the request asks 1 question",
         ),
         (
-            format!(r#"{{"gold":[1],"group":[{}],"questions":{{"q":{}}}}}"#, vec![r#""g""#; 256].join(","), noul()),
-            "group has 256 names, the limit is 255",
+            format!(r#"{{"gold":[1],"group":[{}],"questions":{{"q":{}}}}}"#, vec![r#""g""#; 33].join(","), noul()),
+            "group has 33 names, the limit is 32",
         ),
         (format!("{{{}}}", vec![r#""a":1"#; 40_000].join(",")), "the line has 40,000 fields, the limit is 32,768"),
     ] {
