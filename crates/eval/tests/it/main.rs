@@ -15,3 +15,4 @@ mod resuming;
 mod running;
 mod server;
 mod support;
+mod tls;
