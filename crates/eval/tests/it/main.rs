@@ -15,4 +15,3 @@ mod resuming;
 mod running;
 mod server;
 mod support;
-mod tls;
