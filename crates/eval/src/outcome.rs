@@ -66,6 +66,16 @@ pub enum Failure {
     },
 }
 
+impl Failure {
+    /// `line`, or the [kind](AnswerErrorKind::as_str) of answer error.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Line(_) => "line",
+            Self::Answer { kind, .. } => kind.as_str(),
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -156,7 +156,8 @@ pub(crate) fn one_line(text: &str, cells: usize) -> String {
     line
 }
 
-fn escaped(text: &str) -> String {
+/// Somebody else's text as Markdown shows it.
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         if matches!(character, '\\' | '|' | '`' | '*' | '[' | '<' | '&') {
