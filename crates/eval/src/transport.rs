@@ -142,7 +142,12 @@ impl Transport {
             ureq::Error::Io(error) => (AnswerErrorKind::Unreachable, format!("{url}: {error}")),
             other => (AnswerErrorKind::Unreachable, format!("{url}: {other}")),
         };
-        AnswerError::new(kind, message).with_source(error)
+        let answer_error = AnswerError::new(kind, message);
+        match error {
+            ureq::Error::Io(error) => answer_error.with_source(error),
+            // The message has all that it says.
+            _ => answer_error,
+        }
     }
 }
 

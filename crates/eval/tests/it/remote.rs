@@ -1,5 +1,6 @@
 //! Asking a server: what is sent, what is waited for, and whose fault everything else is.
 
+use std::error::Error as _;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -167,6 +168,15 @@ fn a_server_says_which_models_it_has() {
         let error = remote(&server, RemoteOptions::default()).model().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::GaveUp);
         assert!(error.message().ends_with(words), "{error}");
+    }
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let error =
+        Remote::new(&format!("http://127.0.0.1:{port}"), RemoteOptions::default()).unwrap().model().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::GaveUp);
+    let mut cause = error.source();
+    while let Some(found) = cause {
+        assert!(error.message().contains(&found.to_string()), "{error} is caused by {found}");
+        cause = found.source();
     }
     // A list of any length is a text of a short one.
     let list = |last: &str| {
