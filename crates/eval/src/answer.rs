@@ -3,6 +3,8 @@
 //! A response is read against the questions that were asked, and strictly: a figure computed from half an answer looks
 //! like any other figure.
 
+use std::collections::HashSet;
+
 use clef_record::{QuestionKind, Shortened};
 use serde_json::{Map, Value, json};
 
@@ -84,7 +86,8 @@ fn read(body: &[u8], questions: &[Question]) -> Result<Vec<Answer>, String> {
     let Some(Value::Object(answers)) = response.get_mut("answers").map(Value::take) else {
         return Err("response has no object \"answers\"".to_owned());
     };
-    if let Some(id) = answers.keys().find(|id| questions.iter().all(|question| question.id != **id)) {
+    let asked: HashSet<&str> = questions.iter().map(|question| question.id.as_str()).collect();
+    if let Some(id) = answers.keys().find(|id| !asked.contains(id.as_str())) {
         return Err(format!("response answers \"{}\", which was not asked", Shortened(id)));
     }
     from_object(&answers, questions)
@@ -141,7 +144,8 @@ fn answer(question: &Question, answers: &Map<String, Value>) -> Result<Answer, S
 }
 
 fn foreign<'a>(question: &Question, by_option: &'a Value) -> Option<&'a String> {
-    by_option.as_object()?.keys().find(|key| !question.options.contains(key))
+    let asked: HashSet<&str> = question.options.iter().map(String::as_str).collect();
+    by_option.as_object()?.keys().find(|key| !asked.contains(key.as_str()))
 }
 
 fn number(question: &Question, object: &Value, key: &str) -> Result<f64, String> {

@@ -66,8 +66,18 @@ impl AnswerErrorKind {
     /// Whether the next record may well be answered: the fault is this one's.
     pub fn is_of_one_record(self) -> bool {
         match self {
-            Self::Refused | Self::TimedOut | Self::Unreadable => true,
-            Self::Unauthorized | Self::Busy | Self::Unreachable | Self::Failed | Self::Cancelled => false,
+            Self::Refused | Self::Unreadable => true,
+            Self::Unauthorized | Self::Busy | Self::TimedOut | Self::Unreachable | Self::Failed | Self::Cancelled => {
+                false
+            }
+        }
+    }
+
+    /// Whether no record will be answered if the first was not for this reason: it is the wrong key, or the wrong place.
+    pub fn is_of_every_record(self) -> bool {
+        match self {
+            Self::Unauthorized | Self::Unreachable => true,
+            Self::Refused | Self::Busy | Self::TimedOut | Self::Failed | Self::Unreadable | Self::Cancelled => false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::reasons::markdown_title;
 use crate::table::{Cell, Table, one_line};
 
 /// Prefill speed by size. As JSON, fields have these names; later versions only add some.
@@ -43,9 +44,9 @@ impl BenchReport {
         format!("{}\n\n{}", one_line(&self.subject, 120), self.table().to_text())
     }
 
-    /// For a document: the same table.
+    /// For a document: the same title and table.
     pub fn to_markdown(&self) -> String {
-        self.table().to_markdown()
+        markdown_title(&self.subject) + &self.table().to_markdown()
     }
 
     /// All of it, indented.

@@ -4,9 +4,13 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// A wait without an end is made of such.
+const FAR: Duration = Duration::from_secs(60 * 60);
+
 /// A switch that stops a run: no further record is asked, and nobody goes on waiting for a busy server.
 ///
-/// Clones are the same switch, and it stays thrown. A record that is being answered is still answered.
+/// Clones are the same switch, and it stays thrown. A record that is being answered is still answered, by a
+/// [`Remote`](crate::Remote) if it does not take longer than [`cancel_grace`](crate::RemoteOptions::cancel_grace).
 #[derive(Clone, Default)]
 pub struct Cancel(Arc<Shared>);
 
@@ -33,12 +37,12 @@ impl Cancel {
         *self.0.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks for `duration`, or until the switch is thrown; whether it was.
+    /// Blocks for `duration`, or until the switch is thrown; whether it was. A duration beyond the clock's range never ends.
     pub fn wait(&self, duration: Duration) -> bool {
-        let deadline = Instant::now() + duration;
+        let deadline = Instant::now().checked_add(duration);
         let mut cancelled = self.0.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.map_or(FAR, |deadline| deadline.saturating_duration_since(Instant::now()));
             if *cancelled || left.is_zero() {
                 return *cancelled;
             }
@@ -62,9 +66,14 @@ mod tests {
         let cancel = Cancel::new();
         assert!(!cancel.wait(Duration::ZERO));
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| cancel.wait(Duration::from_secs(600)));
+            let waiters = [600, u64::MAX].map(|seconds| {
+                let cancel = &cancel;
+                scope.spawn(move || cancel.wait(Duration::from_secs(seconds)))
+            });
             cancel.clone().cancel();
-            assert!(waiter.join().expect("the waiter does not panic"));
+            for waiter in waiters {
+                assert!(waiter.join().expect("the waiter does not panic"));
+            }
         });
         assert!(cancel.is_cancelled() && cancel.wait(Duration::from_secs(600)));
     }

@@ -3,18 +3,31 @@
 //! The body that is sent is the text of the line, byte for byte: a number that were read and printed again could be another
 //! prompt. So fields are found as slices of the line, and only labels and the questions' outlines are read.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use clef_record::{Grouped, QuestionKind, Shortened};
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::fields::{Elements, Fields, Shape, Unfit, said, text};
 use crate::gold::{Asked, Gold};
+use crate::table::counted;
 
 /// Fields of a line that are labels, not part of a request.
 const LABELS: [&str; 5] = ["id", "name", "gold", "group", "families"];
+
+/// The most questions of a request, as the API takes it; also the most fields of a line, a request or a question.
+const MAX_QUESTIONS: usize = 32_768;
+
+/// The most options of one question, as the API takes it.
+pub(crate) const MAX_OPTIONS: usize = 255;
+
+/// The most options of all questions of a request together, as the API takes it.
+const MAX_OPTIONS_TOGETHER: usize = 131_072;
+
+/// The most groups of a line.
+const MAX_GROUPS: usize = 32;
 
 /// A request and what is known about it: one line of a data file.
 ///
@@ -34,6 +47,9 @@ const LABELS: [&str; 5] = ["id", "name", "gold", "group", "families"];
 ///   order is that of `questions[i].option_ids` beside `request`, and without it a list is refused.
 /// - `group`: a name or a list of names, of the whole line. `families`: a list with one name for each question.
 /// - `id` or `name`: a string or a number.
+///
+/// A request asks at most 32,768 questions of at most 255 options each, 131,072 options together: what the API takes. A line
+/// is in at most 32 groups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
     /// Where it stands in the data file, from 1.
@@ -60,7 +76,7 @@ pub struct Question {
     /// The right answer, if the line has one.
     pub gold: Option<Gold>,
     /// The groups that the question is counted in; empty for none.
-    pub groups: Vec<String>,
+    pub groups: Vec<Arc<str>>,
 }
 
 /// What is wrong with a line of a data file.
@@ -114,11 +130,12 @@ impl fmt::Debug for RequestDigest {
 }
 
 impl Case {
-    /// Reads a line of a data file. Beside the line, memory stays under twice its size.
+    /// Reads a line of a data file. Beside the line, memory stays under twice its size (the body, and the names in it) plus
+    /// a fixed allowance of some 40 MiB for the questions, options and groups that the limits admit.
     ///
     /// # Errors
-    /// If the line is in neither shape, has a question that cannot be read, a gold answer for a question or an option
-    /// that there is not, or, with `require_gold`, no gold answer at all.
+    /// If the line is in neither shape, has a question that cannot be read, more questions, options or groups than the
+    /// limits, a gold answer for a question or an option that there is not, or, with `require_gold`, no gold answer at all.
     pub fn parse(line: u64, text: &[u8], require_gold: bool) -> Result<Self, LineFault> {
         let mut id = None;
         read(line, text, require_gold, &mut id).map_err(|message| LineFault { line, id, message })
@@ -126,13 +143,16 @@ impl Case {
 }
 
 fn read(line: u64, text: &[u8], require_gold: bool, id: &mut Option<String>) -> Result<Case, String> {
-    let fields: Fields<'_> = serde_json::from_slice(text).map_err(|error| not_json(&error))?;
+    if text.starts_with("\u{feff}".as_bytes()) {
+        return Err("a byte order mark stands before the line; only the file may begin with one".to_owned());
+    }
+    let fields = Fields::read(text, MAX_QUESTIONS).map_err(|unfit| match unfit {
+        Unfit::Json(error) => format!("not JSON: {} at column {}", said(&error), Grouped(error.column())),
+        other => other.message("the line", "an object", "fields", MAX_QUESTIONS),
+    })?;
     *id = ["id", "name"].into_iter().find_map(|key| fields.get(key)).and_then(identifier);
     let (body, request) = match fields.get("request") {
-        Some(request) => {
-            let inner = serde_json::from_str(request.get()).map_err(|_| "request is not an object".to_owned())?;
-            (request.get().as_bytes().to_vec(), Some(inner))
-        }
+        Some(request) => (request.get().as_bytes().to_vec(), Some(object("request", request, "fields")?)),
         None => (fields.without(&LABELS), None),
     };
     let mut questions = questions(request.as_ref().unwrap_or(&fields))?;
@@ -146,121 +166,105 @@ fn read(line: u64, text: &[u8], require_gold: bool, id: &mut Option<String>) -> 
     Ok(Case { line, id: id.clone(), digest: RequestDigest::of(&body), body, questions })
 }
 
-/// The members of an object in order, unread.
-struct Fields<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Fields<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = Fields<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Fields(fields))
-            }
-        }
-        deserializer.deserialize_map(Members)
-    }
-}
-
-impl<'a> Fields<'a> {
-    /// The last value under a key, as most readers of JSON take it.
-    fn get(&self, key: &str) -> Option<&'a RawValue> {
-        self.0.iter().rev().find(|(name, _)| name == key).map(|&(_, value)| value)
-    }
-
-    /// The object's text again, without some members.
-    fn without(&self, names: &[&str]) -> Vec<u8> {
-        let kept = || self.0.iter().filter(|(name, _)| !names.contains(&name.as_str()));
-        let mut text = Vec::with_capacity(kept().map(|(name, value)| name.len() + value.get().len() + 8).sum());
-        for (name, value) in kept() {
-            text.push(if text.is_empty() { b'{' } else { b',' });
-            text.extend_from_slice(Value::from(name.as_str()).to_string().as_bytes());
-            text.push(b':');
-            text.extend_from_slice(value.get().as_bytes());
-        }
-        text.extend_from_slice(if text.is_empty() { b"{}" } else { b"}" });
-        text
-    }
+/// The members of an object of the line.
+fn object<'a>(what: &str, value: &'a RawValue, noun: &str) -> Result<Fields<'a>, String> {
+    let unfit = |unfit: Unfit| unfit.message(what, "an object", noun, MAX_QUESTIONS);
+    Fields::read(value.get().as_bytes(), MAX_QUESTIONS).map_err(unfit)
 }
 
 fn identifier(value: &RawValue) -> Option<String> {
-    match serde_json::from_str(value.get()).ok()? {
-        Value::String(text) => Some(text),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
+    match Shape::of(value) {
+        Shape::Text => text(value),
+        Shape::Number => Some(value.get().to_owned()),
+        Shape::Null | Shape::Bool(_) | Shape::List | Shape::Object => None,
     }
 }
 
 fn questions(request: &Fields<'_>) -> Result<Vec<Question>, String> {
     let questions = request.get("questions").ok_or("the request has no questions")?;
-    let questions: Fields<'_> =
-        serde_json::from_str(questions.get()).map_err(|_| "questions is not an object".to_owned())?;
+    let questions = Fields::read(questions.get().as_bytes(), MAX_QUESTIONS).map_err(|unfit| match unfit {
+        Unfit::Count(count) => {
+            format!("the request asks {} questions, the limit is {}", Grouped(count), Grouped(MAX_QUESTIONS))
+        }
+        other => other.message("questions", "an object", "questions", MAX_QUESTIONS),
+    })?;
     if questions.0.is_empty() {
         return Err("questions is empty".to_owned());
     }
-    questions.0.into_iter().map(|(id, value)| question(id, value)).collect()
+    let mut options_left = MAX_OPTIONS_TOGETHER;
+    questions.0.into_iter().map(|(id, value)| question(id, value, &mut options_left)).collect()
 }
 
-fn question(id: String, value: &RawValue) -> Result<Question, String> {
-    let fault = |what: &str| format!("question \"{}\" {what}", Shortened(&id));
-    let fields: Fields<'_> = serde_json::from_str(value.get()).map_err(|_| fault("is not an object"))?;
-    let kind = fields.get("type").and_then(identifier).ok_or_else(|| fault("has no type"))?;
-    let criteria = fields.get("criteria").map_or("null", RawValue::get);
+fn question(id: String, value: &RawValue, options_left: &mut usize) -> Result<Question, String> {
+    let name = format!("question \"{}\"", Shortened(&id));
+    let fields = object(&name, value, "fields")?;
+    let kind = fields.get("type").and_then(identifier).ok_or_else(|| format!("{name} has no type"))?;
+    let criteria = fields.get("criteria").map_or("null", RawValue::get).as_bytes();
+    let unfit = |unfit: Unfit, shape: &str| match unfit {
+        Unfit::Shape => format!("{name} has no {shape} as criteria"),
+        Unfit::Count(count) => {
+            format!("{name} has {} options, the limit is {MAX_OPTIONS}", Grouped(count))
+        }
+        Unfit::Json(error) => format!("criteria of {name} cannot be read: {}", said(&error)),
+    };
     let (kind, options) = match kind.as_str() {
         "noul" => (QuestionKind::Noul, vec!["true".to_owned(), "false".to_owned()]),
         "choice" => {
-            let options: Fields<'_> = serde_json::from_str(criteria).map_err(|_| fault("has no object as criteria"))?;
+            let options = Fields::read(criteria, MAX_OPTIONS).map_err(|fault| unfit(fault, "object"))?;
             (QuestionKind::Choice, options.0.into_iter().map(|(key, _)| key).collect())
         }
         "score" => {
-            let levels: Vec<&RawValue> =
-                serde_json::from_str(criteria).map_err(|_| fault("has no array as criteria"))?;
-            (QuestionKind::Score, (0..levels.len()).map(|level| level.to_string()).collect())
+            let levels = Elements::read(criteria, MAX_OPTIONS).map_err(|fault| unfit(fault, "array"))?;
+            (QuestionKind::Score, (0..levels.0.len()).map(|level| level.to_string()).collect::<Vec<_>>())
         }
-        other => return Err(fault(&format!("is of type \"{}\"", Shortened(other)))),
+        other => return Err(format!("{name} is of type \"{}\"", Shortened(other))),
     };
     if options.is_empty() {
-        return Err(fault("has no options"));
+        return Err(format!("{name} has no options"));
     }
+    *options_left = options_left.checked_sub(options.len()).ok_or_else(|| {
+        format!("{name} goes over the limit of {} options in all questions together", Grouped(MAX_OPTIONS_TOGETHER))
+    })?;
     Ok(Question { id, kind, options, gold: None, groups: Vec::new() })
 }
 
 /// Sets the gold answers: by question id, or as a list in request order.
 fn label(questions: &mut [Question], gold: &RawValue, line: &Fields<'_>, is_nested: bool) -> Result<(), String> {
-    let gold: Value = serde_json::from_str(gold.get()).map_err(|error| not_json(&error))?;
-    let count = questions.len();
-    match gold {
-        Value::Null => {}
-        Value::Object(answers) => {
-            for (id, answer) in answers {
-                let unknown = || format!("gold names question \"{}\", which the request does not ask", Shortened(&id));
-                let question = questions.iter_mut().find(|question| question.id == id).ok_or_else(unknown)?;
-                question.gold = question.asked().gold(&answer, None)?;
+    match Shape::of(gold) {
+        Shape::Null => Ok(()),
+        Shape::Object => {
+            let answers = object("gold", gold, "answers")?;
+            let mut places = HashMap::with_capacity(questions.len());
+            for (index, question) in questions.iter().enumerate() {
+                places.entry(question.id.clone()).or_insert(index);
             }
+            for (id, answer) in answers.0 {
+                let unknown = || format!("gold names question \"{}\", which the request does not ask", Shortened(&id));
+                let question = &mut questions[*places.get(&id).ok_or_else(unknown)?];
+                question.gold = question.asked().gold(answer, None)?;
+            }
+            Ok(())
         }
-        Value::Array(answers) if answers.len() == count => {
+        Shape::List => {
+            let wrong = |given: usize| {
+                let asked = counted(questions.len() as u64, "question");
+                format!("gold is a list of {}, the request asks {asked}", counted(given as u64, "answer"))
+            };
+            let answers = match Elements::read(gold.get().as_bytes(), questions.len()) {
+                Ok(answers) if answers.0.len() == questions.len() => answers.0,
+                Ok(answers) => return Err(wrong(answers.0.len())),
+                Err(Unfit::Count(given)) => return Err(wrong(given)),
+                Err(unfit) => return Err(unfit.message("gold", "a list", "answers", MAX_QUESTIONS)),
+            };
             let orders = if is_nested { option_orders(line) } else { Vec::new() };
             for (index, (question, answer)) in questions.iter_mut().zip(answers).enumerate() {
-                let order = orders.get(index).filter(|(id, _)| *id == question.id).map(|(_, order)| order.as_slice());
-                question.gold = question.asked().gold(&answer, order)?;
+                let order = orders.get(index).and_then(|order| option_order(order, &question.id));
+                question.gold = question.asked().gold(answer, order.as_deref())?;
             }
+            Ok(())
         }
-        Value::Array(answers) => {
-            let (given, asked) = (Grouped(answers.len()), Grouped(count));
-            return Err(format!("gold is a list of {given} answers, the request asks {asked} questions"));
-        }
-        _ => return Err("gold is neither an object nor a list".to_owned()),
+        Shape::Bool(_) | Shape::Number | Shape::Text => Err("gold is neither an object nor a list".to_owned()),
     }
-    Ok(())
 }
 
 impl Question {
@@ -269,31 +273,45 @@ impl Question {
     }
 }
 
-/// What files of reference answers say about the order of options: `questions` beside `request`, with `option_ids`.
-fn option_orders(line: &Fields<'_>) -> Vec<(String, Vec<String>)> {
-    #[derive(Deserialize)]
-    struct Order {
-        id: String,
-        option_ids: Vec<String>,
+/// What files of reference answers say about the order of options: `questions` beside `request`.
+fn option_orders<'a>(line: &Fields<'a>) -> Vec<&'a RawValue> {
+    let orders = line.get("questions").and_then(|value| Elements::read(value.get().as_bytes(), MAX_QUESTIONS).ok());
+    orders.map_or_else(Vec::new, |orders| orders.0)
+}
+
+/// The `option_ids` of one of them, if it is of this question.
+fn option_order(order: &RawValue, id: &str) -> Option<Vec<String>> {
+    let order = Fields::read(order.get().as_bytes(), MAX_QUESTIONS).ok()?;
+    if order.get("id").and_then(text)? != id {
+        return None;
     }
-    let orders: Option<Vec<Order>> = line.get("questions").and_then(|value| serde_json::from_str(value.get()).ok());
-    orders.unwrap_or_default().into_iter().map(|order| (order.id, order.option_ids)).collect()
+    let options = Elements::read(order.get("option_ids")?.get().as_bytes(), MAX_OPTIONS).ok()?;
+    options.0.into_iter().map(text).collect()
 }
 
 /// Sets the groups: `group` for the whole line, `families` for each question.
 fn group(questions: &mut [Question], line: &Fields<'_>) -> Result<(), String> {
     if let Some(group) = line.get("group") {
-        let names = names(group).ok_or("group is neither a string nor a list of strings")?;
+        let names = names(group, MAX_GROUPS).map_err(|unfit| match unfit {
+            Unfit::Shape => "group is neither a string nor a list of strings".to_owned(),
+            other => other.message("group", "a list", "names", MAX_GROUPS),
+        })?;
         for question in questions.iter_mut() {
             question.groups.clone_from(&names);
         }
     }
     if let Some(families) = line.get("families") {
-        let names = names(families).ok_or("families is not a list of strings")?;
-        if names.len() != questions.len() {
-            let (given, asked) = (Grouped(names.len()), Grouped(questions.len()));
-            return Err(format!("families is a list of {given} names, the request asks {asked} questions"));
-        }
+        let wrong = |given: usize| {
+            let asked = counted(questions.len() as u64, "question");
+            format!("families is a list of {}, the request asks {asked}", counted(given as u64, "name"))
+        };
+        let names = match names(families, questions.len()) {
+            Ok(names) if names.len() == questions.len() => names,
+            Ok(names) => return Err(wrong(names.len())),
+            Err(Unfit::Count(given)) => return Err(wrong(given)),
+            Err(Unfit::Shape) => return Err("families is not a list of strings".to_owned()),
+            Err(unfit) => return Err(unfit.message("families", "a list", "names", MAX_QUESTIONS)),
+        };
         for (question, name) in questions.iter_mut().zip(names) {
             question.groups.push(name);
         }
@@ -305,22 +323,15 @@ fn group(questions: &mut [Question], line: &Fields<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A string or a list of strings; null is none.
-fn names(value: &RawValue) -> Option<Vec<String>> {
-    match serde_json::from_str(value.get()).ok()? {
-        Value::Null => Some(Vec::new()),
-        Value::String(name) => Some(vec![name]),
-        Value::Array(list) => list.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
-        _ => None,
+/// A string or a list of at most so many strings; null is none.
+fn names(value: &RawValue, most: usize) -> Result<Vec<Arc<str>>, Unfit> {
+    let name = |value: &RawValue| match Shape::of(value) {
+        Shape::Text => serde_json::from_str::<String>(value.get()).map(Arc::from).map_err(Unfit::Json),
+        _ => Err(Unfit::Shape),
+    };
+    match Shape::of(value) {
+        Shape::Null => Ok(Vec::new()),
+        Shape::Text => Ok(vec![name(value)?]),
+        _ => Elements::read(value.get().as_bytes(), most)?.0.into_iter().map(name).collect(),
     }
-}
-
-/// What a reader of JSON says, without the line number, which is always 1.
-fn not_json(error: &serde_json::Error) -> String {
-    if error.is_data() {
-        return "the line is not an object".to_owned();
-    }
-    let message = error.to_string();
-    let what = message.split(" at line ").next().unwrap_or(&message);
-    format!("not JSON: {} at column {}", Shortened(what), Grouped(error.column()))
 }

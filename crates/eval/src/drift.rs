@@ -12,8 +12,15 @@ use serde::Serialize;
 use crate::answer::Answer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::outcome::{Outcome, Reply};
+use crate::reasons::{Reason, markdown_list, markdown_title};
 use crate::stats::{ascending, mean, percentile};
-use crate::table::{Cell, Table, one_line};
+use crate::table::{Cell, Table, counted, one_line};
+
+/// Who did not answer.
+const SIDES: [&str; 3] = ["reference", "candidate", "both"];
+const REFERENCE: usize = 0;
+const CANDIDATE: usize = 1;
+const BOTH: usize = 2;
 
 /// One of the two runs that are compared.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +42,8 @@ pub struct Drift {
     pub records: u64,
     /// Records that one of them, or both, did not answer; they are in no other figure.
     pub unanswered: u64,
+    /// Why, counted by side and kind, in the order of their first records.
+    pub reasons: Vec<SideReason>,
     /// All questions.
     pub overall: Shift,
     /// For each question type that occurs: `noul`, `choice`, `score`.
@@ -44,6 +53,17 @@ pub struct Drift {
     /// Every `|dp|` by question type, each list ascending.
     #[serde(skip)]
     pub deltas: BTreeMap<QuestionKind, Vec<f64>>,
+}
+
+/// Records that one side, or both, did not answer for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SideReason {
+    /// `reference`, `candidate`, or `both` if the reference's reason is the candidate's, too. Where both have one of their
+    /// own, the record is counted with the reference's.
+    pub side: &'static str,
+    /// The reason.
+    #[serde(flatten)]
+    pub reason: Reason,
 }
 
 /// By how much the answers to some questions moved.
@@ -108,11 +128,12 @@ impl Drift {
     pub fn between(reference: Side<'_>, candidate: Side<'_>, worst: usize) -> Result<Self> {
         let (left, right) = (reference.outcomes, candidate.outcomes);
         if left.len() != right.len() {
-            let (left, right) = (Grouped(left.len()), Grouped(right.len()));
-            return Err(mismatch(&format!("one run has {left} records, the other {right}")));
+            let (left, right) = (counted(left.len() as u64, "record"), Grouped(right.len()));
+            return Err(mismatch(&format!("one run has {left}, the other {right}")));
         }
         let mut kinds = BTreeMap::<QuestionKind, ShiftTally>::new();
         let (mut records, mut moved) = (0, Vec::new());
+        let mut reasons = SIDES.map(|side| (side, Vec::new()));
         for (left, right) in left.iter().zip(right) {
             if (left.line, left.digest) != (right.line, right.digest) {
                 return Err(mismatch(&format!(
@@ -120,10 +141,23 @@ impl Drift {
                     left.line, right.line
                 )));
             }
-            let (Ok(left_reply), Ok(right_reply)) = (&left.reply, &right.reply) else { continue };
-            records += 1;
-            compare(left, left_reply, right_reply, &mut kinds, &mut moved);
+            let (side, failure) = match (&left.reply, &right.reply) {
+                (Ok(left_reply), Ok(right_reply)) => {
+                    records += 1;
+                    compare(left, left_reply, right_reply, &mut kinds, &mut moved);
+                    continue;
+                }
+                (Err(left), Err(right)) if left.kind() == right.kind() => (BOTH, left),
+                (Err(failure), _) => (REFERENCE, failure),
+                (Ok(_), Err(failure)) => (CANDIDATE, failure),
+            };
+            Reason::count(&mut reasons[side].1, left, failure);
         }
+        let of_side = |(side, reasons): (&'static str, Vec<Reason>)| {
+            reasons.into_iter().map(move |reason| SideReason { side, reason })
+        };
+        let mut reasons: Vec<SideReason> = reasons.into_iter().flat_map(of_side).collect();
+        reasons.sort_by_key(|reason| reason.reason.line);
         moved.sort_by(|left: &Moved, right: &Moved| right.delta.total_cmp(&left.delta));
         moved.truncate(worst);
         let mut overall = ShiftTally::default();
@@ -137,6 +171,7 @@ impl Drift {
             candidate: candidate.subject.to_owned(),
             records,
             unanswered: left.len() as u64 - records,
+            reasons,
             overall: overall.shift(),
             types: kinds.iter().map(slice).collect(),
             worst: moved,
@@ -144,23 +179,40 @@ impl Drift {
         })
     }
 
-    /// For a terminal: aligned columns, then the questions that moved most.
+    /// For a terminal: aligned columns, then why records have no answers, then the questions that moved most.
     pub fn to_text(&self) -> String {
         let (reference, candidate) = (one_line(&self.reference, 100), one_line(&self.candidate, 100));
-        let mut text = format!("{candidate}\nagainst {reference}: {} records", Grouped(self.records as usize));
-        if self.unanswered > 0 {
-            let _ = write!(text, ", {} more without both answers", Grouped(self.unanswered as usize));
+        let mut text = format!("{candidate}\nagainst {reference}: {}\n\n{}", self.counts(), self.table().to_text());
+        if !self.reasons.is_empty() {
+            text.push_str("\nwithout both answers:\n");
         }
-        let _ = write!(text, "\n\n{}", self.table().to_text());
+        for reason in &self.reasons {
+            let _ = writeln!(text, "  {}", reason.to_line());
+        }
         if !self.worst.is_empty() {
-            let _ = write!(text, "\n{}", self.worst_table().to_text());
+            let _ = write!(text, "\nquestions that moved most\n{}", self.worst_table().to_text());
         }
         text
     }
 
-    /// For a document: the same tables.
+    /// For a document: the same title, tables and reasons.
     pub fn to_markdown(&self) -> String {
-        format!("{}\n{}", self.table().to_markdown(), self.worst_table().to_markdown())
+        let title = format!("{} against {}: {}", self.candidate, self.reference, self.counts());
+        let mut text = markdown_title(&title) + &self.table().to_markdown();
+        text += &markdown_list(self.reasons.iter().map(SideReason::to_line));
+        if !self.worst.is_empty() {
+            let _ = write!(text, "\nQuestions that moved most:\n\n{}", self.worst_table().to_markdown());
+        }
+        text
+    }
+
+    /// How many records were compared, and how many not.
+    fn counts(&self) -> String {
+        let compared = counted(self.records, "record");
+        match self.unanswered {
+            0 => compared,
+            more => format!("{compared}, {} more without both answers", Grouped(more as usize)),
+        }
     }
 
     /// All of it, indented.
@@ -199,8 +251,7 @@ impl Drift {
     }
 
     fn worst_table(&self) -> Table {
-        let mut table =
-            Table::new(&["moved most", "line", "question", "option", "reference", "candidate", "|dp|", "flip"]);
+        let mut table = Table::new(&["record", "line", "question", "option", "reference", "candidate", "|dp|", "flip"]);
         for moved in &self.worst {
             let flip = match moved.is_flip() {
                 true => format!("{} -> {}", moved.reference_pick, moved.candidate_pick),
@@ -218,6 +269,12 @@ impl Drift {
             ]);
         }
         table
+    }
+}
+
+impl SideReason {
+    fn to_line(&self) -> String {
+        format!("{}: {}", self.side, self.reason.to_line())
     }
 }
 

@@ -13,7 +13,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The data file cannot be opened or read.
+    /// The data file cannot be opened or read, or holds no records.
     Data,
     /// The file of results cannot be read or written, or is not one, or is of something else.
     Results,
@@ -21,9 +21,11 @@ pub enum ErrorKind {
     Address,
     /// Nobody answers: the server is away, refuses the key or fails, record after record.
     GaveUp,
+    /// The data was read to its end, and not one record has an answer.
+    NothingAnswered,
     /// Two runs that are to be compared are not over the same requests.
     Mismatch,
-    /// A chart could not be drawn.
+    /// A chart could not be drawn, or its folder cannot be written.
     Chart,
 }
 

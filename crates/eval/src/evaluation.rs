@@ -8,11 +8,12 @@ use serde::Serialize;
 
 use crate::case::Question;
 use crate::measure::{MeasureOptions, Measures, Tally};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Outcome, place};
+use crate::reasons::{MESSAGE_CELLS, Reason, markdown_list, markdown_title};
 use crate::stats::ascending;
 use crate::table::{Cell, Table, one_line};
 
-/// The most failures that a text lists.
+/// The most failures that a text lists beside the first of each reason.
 const LISTED_FAILURES: usize = 10;
 
 /// How well the questions of a data file were answered. As JSON, fields have these names; later versions only add some.
@@ -22,7 +23,8 @@ pub struct Evaluation {
     pub subject: String,
     /// The number of bins of the calibration error.
     pub bins: usize,
-    /// The smallest target that made an option the label.
+    /// The smallest target that made an option the label. 0, for the largest whatever it is, unless whoever called
+    /// [`Evaluation::of`] wanted another; no option of a command line sets it.
     pub min_certainty: f64,
     /// All records.
     pub overall: Measures,
@@ -32,6 +34,8 @@ pub struct Evaluation {
     pub groups: Vec<Slice>,
     /// For each question id, by name.
     pub questions: Vec<Slice>,
+    /// Why records have no answer, counted by kind, in the order of their first records.
+    pub reasons: Vec<Reason>,
     /// Records without an answer, in the order of the data file.
     pub failures: Vec<FailedRecord>,
     /// The latency of every answered record in milliseconds, ascending.
@@ -79,10 +83,14 @@ impl Evaluation {
         let mut types = Slices::default();
         let mut groups = Slices::default();
         let mut questions = Slices::default();
+        let mut reasons = Vec::new();
         for outcome in outcomes {
             overall.add(outcome, |_| true);
+            if let Err(failure) = &outcome.reply {
+                Reason::count(&mut reasons, outcome, failure);
+            }
             types.add(outcome, options, |question| vec![question.kind]);
-            groups.add(outcome, options, |question| question.groups.iter().map(String::as_str).collect());
+            groups.add(outcome, options, |question| question.groups.iter().map(AsRef::as_ref).collect());
             questions.add(outcome, options, |question| vec![question.id.as_str()]);
         }
         let latencies = outcomes.iter().filter_map(|outcome| outcome.reply.as_ref().ok());
@@ -94,30 +102,44 @@ impl Evaluation {
             types: types.finish(QuestionKind::as_str),
             groups: groups.finish(|name| name),
             questions: questions.finish(|name| name),
+            reasons,
             failures: outcomes.iter().filter_map(FailedRecord::of).collect(),
             latencies_ms: ascending(latencies.map(|reply| reply.latency_ms).collect()),
         }
     }
 
-    /// For a terminal: aligned columns, groups as rows, then the first failures.
+    /// For a terminal: aligned columns, groups as rows, then why records have no answer, and the first of them.
     pub fn to_text(&self, detail: Detail) -> String {
         let mut text = format!("{}\n\n{}", one_line(&self.subject, 120), self.table(detail).to_text());
-        if !self.failures.is_empty() {
-            let _ = writeln!(text, "\nwithout an answer: {}", Grouped(self.failures.len()));
+        if !self.reasons.is_empty() {
+            text.push_str("\nerrors:\n");
         }
-        for failure in self.failures.iter().take(LISTED_FAILURES) {
-            let id = failure.id.as_ref().map_or_else(String::new, |id| format!(" ({})", one_line(id, 40)));
-            let _ = writeln!(text, "  line {}{id}: {}", failure.line, one_line(&failure.message, 300));
+        for reason in &self.reasons {
+            let _ = writeln!(text, "  {}", reason.to_line());
         }
-        if self.failures.len() > LISTED_FAILURES {
-            let _ = writeln!(text, "  and {} more", Grouped(self.failures.len() - LISTED_FAILURES));
+        // The first of each reason is above.
+        let others: Vec<_> = self
+            .failures
+            .iter()
+            .filter(|failure| self.reasons.iter().all(|reason| reason.line != failure.line))
+            .collect();
+        if !others.is_empty() {
+            text.push_str("\nthe others:\n");
+        }
+        for failure in others.iter().take(LISTED_FAILURES) {
+            let place = place(failure.line, failure.id.as_deref());
+            let _ = writeln!(text, "  {place}: {}", one_line(&failure.message, MESSAGE_CELLS));
+        }
+        if others.len() > LISTED_FAILURES {
+            let _ = writeln!(text, "  and {} more", Grouped(others.len() - LISTED_FAILURES));
         }
         text
     }
 
-    /// For a document: the same table.
+    /// For a document: the same title, table and reasons.
     pub fn to_markdown(&self, detail: Detail) -> String {
-        self.table(detail).to_markdown()
+        let reasons = markdown_list(self.reasons.iter().map(Reason::to_line));
+        markdown_title(&self.subject) + &self.table(detail).to_markdown() + &reasons
     }
 
     /// All of it, indented.
@@ -177,11 +199,7 @@ fn row(name: &str, measures: &Measures) -> Vec<Cell> {
 impl FailedRecord {
     fn of(outcome: &Outcome) -> Option<Self> {
         let failure = outcome.reply.as_ref().err()?;
-        let kind = match failure {
-            Failure::Line(_) => "line",
-            Failure::Answer { kind, .. } => kind.as_str(),
-        };
-        Some(Self { line: outcome.line, id: outcome.id.clone(), kind, message: failure.to_string() })
+        Some(Self { line: outcome.line, id: outcome.id.clone(), kind: failure.kind(), message: failure.to_string() })
     }
 }
 

@@ -4,8 +4,15 @@
 //! All of them are read into one shape, a probability for each option (*target*), and every measure is defined on that. A
 //! plain label is the target with a 1 in it.
 
+use std::collections::HashMap;
+use std::fmt;
+
 use clef_record::{Grouped, QuestionKind, Shortened};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
+
+use crate::case::MAX_OPTIONS;
+use crate::fields::{Elements, Fields, Shape, Unfit, number, said};
+use crate::table::counted;
 
 /// How far the probabilities of a target may be from a sum of 1: labels are written with few digits.
 const SUM_TOLERANCE: f64 = 0.01;
@@ -63,22 +70,25 @@ impl Asked<'_> {
     ///
     /// # Errors
     /// What is wrong, naming the question and the value or the option.
-    pub(crate) fn gold(self, value: &Value, order: Option<&[String]>) -> Result<Option<Gold>, String> {
-        let target = match (self.kind, value) {
-            (_, Value::Null) => return Ok(None),
-            (_, Value::Object(object)) => self.by_option(object)?,
-            (_, Value::Array(list)) => self.listed(list, order)?,
-            (QuestionKind::Noul, Value::Bool(truth)) => noul(f64::from(u8::from(*truth))),
-            (QuestionKind::Noul, Value::Number(number)) => match number.as_f64() {
+    pub(crate) fn gold(self, value: &RawValue, order: Option<&[String]>) -> Result<Option<Gold>, String> {
+        let target = match (self.kind, Shape::of(value)) {
+            (_, Shape::Null) => return Ok(None),
+            (_, Shape::Object) => self.by_option(value)?,
+            (_, Shape::List) => self.listed(value, order)?,
+            (QuestionKind::Noul, Shape::Bool(truth)) => noul(f64::from(u8::from(truth))),
+            (QuestionKind::Noul, Shape::Number) => match number(value) {
                 Some(truth) if (0.0..=1.0).contains(&truth) => noul(truth),
-                _ => return Err(self.unfit(value)),
+                _ => return Err(self.unfit(Shortened(value.get()))),
             },
-            (QuestionKind::Score, Value::Number(number)) => {
-                number.as_f64().and_then(|level| self.level(level)).ok_or_else(|| self.unfit(value))?
+            (QuestionKind::Score, Shape::Number) => {
+                number(value).and_then(|level| self.level(level)).ok_or_else(|| self.unfit(Shortened(value.get())))?
             }
-            (_, Value::String(key)) => self.one(key).ok_or_else(|| self.unfit(value))?,
-            (QuestionKind::Choice, Value::Bool(_) | Value::Number(_)) | (QuestionKind::Score, Value::Bool(_)) => {
-                return Err(self.unfit(value));
+            (_, Shape::Text) => {
+                let key: String = serde_json::from_str(value.get()).map_err(|error| self.unreadable(&error))?;
+                self.one(&key).ok_or_else(|| self.unfit(format_args!("\"{}\"", Shortened(&key))))?
+            }
+            (QuestionKind::Choice, Shape::Bool(_) | Shape::Number) | (QuestionKind::Score, Shape::Bool(_)) => {
+                return Err(self.unfit(Shortened(value.get())));
             }
         };
         Ok(Some(Gold { target }))
@@ -100,24 +110,17 @@ impl Asked<'_> {
     }
 
     /// Probabilities by option; options that are not named have none.
-    fn by_option(self, object: &Map<String, Value>) -> Result<Vec<f64>, String> {
-        let mut target = vec![0.0; self.options.len()];
-        for (key, value) in object {
-            let index = self.options.iter().position(|option| option == key).ok_or_else(|| {
-                format!(
-                    "gold of question \"{}\" names option \"{}\"; {}",
-                    Shortened(self.id),
-                    Shortened(key),
-                    self.choices()
-                )
-            })?;
-            target[index] = self.probability(value)?;
-        }
-        self.normalised(target)
+    fn by_option(self, value: &RawValue) -> Result<Vec<f64>, String> {
+        let members = Fields::read(value.get().as_bytes(), MAX_OPTIONS).map_err(|unfit| match unfit {
+            Unfit::Count(count) => self.names_too_many(count),
+            Unfit::Json(error) => self.unreadable(&error),
+            Unfit::Shape => self.unfit(Shortened(value.get())),
+        })?;
+        self.named(members.0.iter().map(|(key, value)| (key.as_str(), *value)))
     }
 
     /// Probabilities in a known order.
-    fn listed(self, list: &[Value], order: Option<&[String]>) -> Result<Vec<f64>, String> {
+    fn listed(self, value: &RawValue, order: Option<&[String]>) -> Result<Vec<f64>, String> {
         let id = Shortened(self.id);
         let order = match (order, self.kind) {
             (Some(order), _) => order,
@@ -128,23 +131,48 @@ impl Asked<'_> {
                 ));
             }
         };
-        if list.len() != order.len() {
-            return Err(format!(
-                "gold of question \"{id}\" lists {} probabilities, it has {} options",
-                Grouped(list.len()),
-                Grouped(order.len())
-            ));
-        }
-        let by_option = order.iter().cloned().zip(list.iter().cloned()).collect();
-        self.by_option(&by_option)
+        let wrong = |given: usize| {
+            let noun = if given == 1 { "probability" } else { "probabilities" };
+            let (given, options) = (Grouped(given), counted(order.len() as u64, "option"));
+            format!("gold of question \"{id}\" lists {given} {noun}, it has {options}")
+        };
+        let elements = match Elements::read(value.get().as_bytes(), order.len()) {
+            Ok(elements) if elements.0.len() == order.len() => elements.0,
+            Ok(elements) => return Err(wrong(elements.0.len())),
+            Err(Unfit::Count(given)) => return Err(wrong(given)),
+            Err(Unfit::Json(error)) => return Err(self.unreadable(&error)),
+            Err(Unfit::Shape) => return Err(self.unfit(Shortened(value.get()))),
+        };
+        self.named(order.iter().map(String::as_str).zip(elements))
     }
 
-    fn probability(self, value: &Value) -> Result<f64, String> {
-        value.as_f64().filter(|probability| (0.0..=1.0).contains(probability)).ok_or_else(|| {
+    /// Probabilities of some of the options; of one that is named twice the last.
+    fn named<'v>(self, values: impl Iterator<Item = (&'v str, &'v RawValue)>) -> Result<Vec<f64>, String> {
+        let mut places = HashMap::with_capacity(self.options.len());
+        for (index, option) in self.options.iter().enumerate() {
+            places.entry(option.as_str()).or_insert(index);
+        }
+        let mut target = vec![0.0; self.options.len()];
+        for (key, value) in values {
+            let index = places.get(key).ok_or_else(|| {
+                format!(
+                    "gold of question \"{}\" names option \"{}\"; {}",
+                    Shortened(self.id),
+                    Shortened(key),
+                    self.choices()
+                )
+            })?;
+            target[*index] = self.probability(value)?;
+        }
+        self.normalised(target)
+    }
+
+    fn probability(self, value: &RawValue) -> Result<f64, String> {
+        number(value).filter(|probability| (0.0..=1.0).contains(probability)).ok_or_else(|| {
             format!(
                 "gold of question \"{}\" has the probability {}; it must be a number from 0 to 1",
                 Shortened(self.id),
-                Shortened(&value.to_string())
+                Shortened(value.get())
             )
         })
     }
@@ -161,12 +189,17 @@ impl Asked<'_> {
         Ok(target)
     }
 
-    fn unfit(self, value: &Value) -> String {
-        let shown = match value {
-            Value::String(text) => format!("\"{}\"", Shortened(text)),
-            other => Shortened(&other.to_string()).to_string(),
-        };
+    fn unfit(self, shown: impl fmt::Display) -> String {
         format!("gold of question \"{}\" is {shown}; {}", Shortened(self.id), self.choices())
+    }
+
+    fn unreadable(self, error: &serde_json::Error) -> String {
+        format!("gold of question \"{}\" cannot be read: {}", Shortened(self.id), said(error))
+    }
+
+    fn names_too_many(self, count: usize) -> String {
+        let (id, count) = (Shortened(self.id), Grouped(count));
+        format!("gold of question \"{id}\" names {count} options, the limit is {MAX_OPTIONS}")
     }
 
     /// What may stand there.

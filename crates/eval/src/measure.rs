@@ -8,25 +8,34 @@
 //! [`min_certainty`](MeasureOptions::min_certainty). Its *label* is that option. A label between two levels, or a panel
 //! split in halves, decides nothing, but is still a target.
 //!
-//! | measure | over | is |
-//! |---|---|---|
-//! | accuracy | decided questions | the share whose pick is the label |
-//! | macro-F1 | decided `noul` and `choice` questions | see below |
-//! | exact match | records with a decided question | the share whose decided questions are all right |
-//! | score error | `score` questions | mean of the distance between the expected levels, abs(sum(i * p) - sum(i * y)) |
-//! | Brier score | all questions | mean of the sum over options of (p - y)^2: 0 to 2; for a `noul`, twice the one-sided one |
-//! | ECE | decided questions | see below |
-//! | p50, p95 | answered records | nearest-rank percentiles of the latency |
+//! **Accuracy**, over decided questions: the share whose pick is the label.
+//! `right / decided`
 //!
-//! **Macro-F1.** Per question id: each option that is the label or the pick of at least one counted question is a class
-//! with F1 = 2 TP / (2 TP + FP + FN), and the id's macro-F1 is the mean over its classes. So an option that is picked and
-//! never right has F1 0 and counts; one that neither occurs nor is picked does not (the default of scikit-learn's
-//! `f1_score(average="macro")`). A `noul` has the classes `true` and `false`. The macro-F1 of several ids is the mean of
-//! theirs, each with the same weight. It means little where an id has few questions.
+//! **Macro-F1**, over decided `noul` and `choice` questions: the mean over question ids of the mean over their classes of F1.
+//! `F1 = 2 TP / (2 TP + FP + FN)`, with true positives, false positives and false negatives of a class.
 //!
-//! **ECE**, the expected calibration error. The confidence of an answer is the probability of its pick. Bins of equal width
-//! part 0 to 1, each without its lower and with its upper end (the first has both). With n_b of n questions in bin b, it
-//! is the sum over bins of n_b / n * abs(share of right picks in b - mean confidence in b).
+//! **Exact match**, over records with a decided question: the share whose decided questions are all right.
+//! `records all right / records with a decided question`
+//!
+//! **Score error**, over `score` questions: the mean distance between the expected levels, in levels.
+//! `mean of |sum over levels i of i * p_i - sum over levels i of i * y_i|`
+//!
+//! **Brier score**, over all questions: the mean squared distance, from 0 to 2; for a `noul`, twice the one-sided one.
+//! `mean of (sum over options of (p - y)^2)`
+//!
+//! **ECE**, the expected calibration error, over decided questions in 15 [bins](MeasureOptions::bins) of equal width by
+//! confidence, the probability of the pick: `sum over bins b of n_b / n * |share right in b - mean confidence in b|`
+//!
+//! **Latency**, p50 and p95, over answered records: nearest-rank percentiles of the time from asking to having the answer.
+//! `p_q = the smallest latency that at least q % of the latencies do not exceed`
+//!
+//! **Classes of macro-F1.** Per question id: each option that is the label or the pick of at least one counted question is
+//! a class. So an option that is picked and never right has F1 0 and counts; one that neither occurs nor is picked does not
+//! (the default of scikit-learn's `f1_score(average="macro")`). A `noul` has the classes `true` and `false`. Each id has the
+//! same weight. It means little where an id has few questions.
+//!
+//! **Bins of ECE.** They part 0 to 1, each without its lower and with its upper end (the first has both). `n_b` of `n`
+//! questions are in bin b; empty bins add nothing.
 //!
 //! **Slices.** The same for each question type, group and question id: each looks only at its own questions, so an exact
 //! match of a group is over that group's questions of a record. A record belongs to every slice that one of its questions
@@ -50,7 +59,8 @@ use crate::stats::{ascending, mean, percentile};
 pub struct MeasureOptions {
     /// The number of bins of the calibration error, at least 1. 15 by default.
     pub bins: usize,
-    /// The smallest target that makes an option the label, from 0 to 1. 0 by default: the largest does.
+    /// The smallest target that makes an option the label, from 0 to 1. 0 by default: the largest does. For programs that
+    /// count only what a panel of readers was sure of; it has no option of a command line.
     pub min_certainty: f64,
 }
 

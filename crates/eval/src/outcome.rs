@@ -5,6 +5,10 @@ use std::fmt;
 use crate::answer::Answer;
 use crate::answerer::AnswerErrorKind;
 use crate::case::{Question, RequestDigest};
+use crate::table::one_line;
+
+/// The widest id of a record in a line for people, in terminal cells.
+const ID_CELLS: usize = 40;
 
 /// What became of one line of a data file. Holds no request: a run of a million records keeps only answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +30,17 @@ impl Outcome {
     pub fn name(&self) -> String {
         self.id.clone().unwrap_or_else(|| format!("line {}", self.line))
     }
+
+    /// Its line, and its id if it has one.
+    pub(crate) fn place(&self) -> String {
+        place(self.line, self.id.as_deref())
+    }
+}
+
+/// Where a record stands, for people.
+pub(crate) fn place(line: u64, id: Option<&str>) -> String {
+    let id = id.map_or_else(String::new, |id| format!(" ({})", one_line(id, ID_CELLS)));
+    format!("line {line}{id}")
 }
 
 /// The answers to a record.
@@ -49,6 +64,16 @@ pub enum Failure {
         /// One line for people.
         message: String,
     },
+}
+
+impl Failure {
+    /// `line`, or the [kind](AnswerErrorKind::as_str) of answer error.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Line(_) => "line",
+            Self::Answer { kind, .. } => kind.as_str(),
+        }
+    }
 }
 
 impl fmt::Display for Failure {

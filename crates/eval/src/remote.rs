@@ -1,24 +1,36 @@
 //! Asking a server.
 //!
 //! A measuring client fills a server's queue on purpose, so being told to come back later is no failure: it waits as
-//! long as it is told, a bounded number of times.
+//! long as it is told, a bounded number of times. A server that is still loading its model is waited for, too.
 
 use std::fmt;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use ureq::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
-use ureq::{Agent, Body};
+use ureq::http::{HeaderValue, StatusCode, Uri};
 
 use crate::answerer::{AnswerError, AnswerErrorKind, Answerer};
 use crate::cancel::Cancel;
+use crate::case::RequestDigest;
 use crate::error::{Error, ErrorKind, Result};
+use crate::table::counted;
+use crate::transport::{Request, Transport};
 
 /// Where requests go on every System One server.
 const PATH: &str = "/v1/systemone";
 
+/// Where such a server says which models it has.
+const MODELS_PATH: &str = "/v1/models";
+
 /// The first wait for a busy server that does not say how long; each further one is twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// The longest wait for a server that loads its model and does not say how long.
+const LOADING_WAIT: Duration = Duration::from_secs(5);
+
+/// The longest list of models that is written out, in bytes.
+const MODELS_BYTES: usize = 512;
 
 /// How much of a server's own words an error repeats, in characters.
 const SHOWN_CHARACTERS: usize = 300;
@@ -32,16 +44,21 @@ pub struct RemoteOptions {
     pub timeout: Duration,
     /// For the connection. 10 seconds by default.
     pub connect_timeout: Duration,
-    /// How often a busy server (429, 503) is asked again for one record. 8 by default.
+    /// How often a busy server (429) is asked again for one record. 8 by default.
     pub retries: u32,
+    /// How long a server that is not ready (503, as while it loads its model) is waited for, from when it first said so
+    /// and until it says anything else. 10 minutes by default.
+    pub loading_timeout: Duration,
     /// The longest wait for a busy server, whatever it says. 30 seconds by default.
     pub max_wait: Duration,
     /// The longest response, in bytes. 64 MiB by default.
     pub max_response_bytes: u64,
     /// How many idle connections are kept. 16 by default; the number of threads that ask is best.
     pub idle_connections: usize,
-    /// Ends waits.
+    /// Ends waits; the run's own switch.
     pub cancel: Cancel,
+    /// How much longer an answer is waited for once the switch is thrown. 5 seconds by default.
+    pub cancel_grace: Duration,
 }
 
 impl Default for RemoteOptions {
@@ -51,10 +68,12 @@ impl Default for RemoteOptions {
             timeout: Duration::from_secs(600),
             connect_timeout: Duration::from_secs(10),
             retries: 8,
+            loading_timeout: Duration::from_secs(600),
             max_wait: Duration::from_secs(30),
             max_response_bytes: 64 << 20,
             idle_connections: 16,
             cancel: Cancel::new(),
+            cancel_grace: Duration::from_secs(5),
         }
     }
 }
@@ -66,20 +85,24 @@ impl fmt::Debug for RemoteOptions {
             .field("timeout", &self.timeout)
             .field("connect_timeout", &self.connect_timeout)
             .field("retries", &self.retries)
+            .field("loading_timeout", &self.loading_timeout)
             .field("max_wait", &self.max_wait)
             .field("max_response_bytes", &self.max_response_bytes)
             .field("idle_connections", &self.idle_connections)
             .field("cancel", &self.cancel)
+            .field("cancel_grace", &self.cancel_grace)
             .finish()
     }
 }
 
-/// A System One server, asked over HTTP. Redirects are not followed.
+/// A System One server, asked over HTTP. Redirects are not followed; over HTTPS it is trusted if the system trusts it.
 #[derive(Debug)]
 pub struct Remote {
     url: String,
-    agent: Agent,
+    transport: Transport,
     options: RemoteOptions,
+    /// Since when it says that it is not ready.
+    loading_since: Mutex<Option<Instant>>,
 }
 
 impl Remote {
@@ -95,18 +118,8 @@ impl Remote {
         if options.api_key.as_ref().is_some_and(|key| HeaderValue::from_str(key).is_err()) {
             return Err(Error::new(ErrorKind::Address, "the API key holds characters that cannot be sent in a header"));
         }
-        let agent = Agent::config_builder()
-            .timeout_global(Some(options.timeout))
-            .timeout_connect(Some(options.connect_timeout))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .max_idle_connections(options.idle_connections)
-            .max_idle_connections_per_host(options.idle_connections)
-            .user_agent(concat!("clef-eval/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .into();
-        Ok(Self { url, agent, options })
+        let transport = Transport::new(url.starts_with("https://"), &options);
+        Ok(Self { url, transport, options, loading_since: Mutex::new(None) })
     }
 
     /// Where requests go.
@@ -114,66 +127,123 @@ impl Remote {
         &self.url
     }
 
-    /// One try: the answer, or what a busy server said and for how long it wants to be left alone.
-    fn ask(&self, body: &[u8]) -> std::result::Result<Vec<u8>, Refusal> {
-        let mut request = self.agent.post(&self.url).header("content-type", "application/json");
-        if let Some(key) = &self.options.api_key {
-            request = request.header("authorization", format!("Bearer {key}"));
-        }
-        let mut response = request.send(body).map_err(|error| Refusal::Final(self.transport(error)))?;
-        let status = response.status();
-        let wait = wait_asked_for(response.headers());
-        let body = self.body(&mut response).map_err(Refusal::Final)?;
-        let Some(kind) = kind_of(status) else { return Ok(body) };
-        let error = AnswerError::new(kind, format_args!("{} says {}{}", self.url, status.as_u16(), words(&body)));
-        match kind {
-            AnswerErrorKind::Busy => Err(Refusal::Busy(error, wait)),
-            _ => Err(Refusal::Final(error)),
+    /// Which models the server has, as a text that stays the same while they do: their names, and their sizes and numbers
+    /// of parameters where it says them. `None` if it does not tell (`GET /v1/models`).
+    ///
+    /// An address alone does not say whose answers it gives: what is there today may be another model tomorrow.
+    ///
+    /// # Errors
+    /// Of kind [`GaveUp`](ErrorKind::GaveUp) if nobody is there, the key is refused, or the server fails or does not get
+    /// ready in time.
+    pub fn model(&self) -> Result<Option<String>> {
+        let base = self.url.strip_suffix(PATH).expect("an endpoint ends with its path");
+        let request = Request { url: format!("{base}{MODELS_PATH}"), body: None };
+        match self.said(&request) {
+            Ok(body) => Ok(models(&body)),
+            Err(Refusal { status: Some(status), .. }) if is_nothing_there(status) => Ok(None),
+            Err(Refusal { error, .. }) => Err(Error::new(ErrorKind::GaveUp, &error).with_source(error)),
         }
     }
 
-    fn body(&self, response: &mut Response<Body>) -> std::result::Result<Vec<u8>, AnswerError> {
-        let body = response.body_mut().with_config().limit(self.options.max_response_bytes).read_to_vec();
-        body.map_err(|error| self.transport(error))
+    /// What the server answers; it is waited for while it is busy or loads.
+    fn said(&self, request: &Request) -> std::result::Result<Vec<u8>, Refusal> {
+        let mut own_wait = FIRST_WAIT;
+        let mut retries_left = self.options.retries;
+        loop {
+            let refusal = match self.ask(request) {
+                Ok(body) => return Ok(body),
+                Err(refusal) => refusal,
+            };
+            let Some(status) = refusal.status.filter(|&status| is_busy(status)) else { return Err(refusal) };
+            let longest = if status == StatusCode::SERVICE_UNAVAILABLE {
+                let Some(left) = self.loading_left() else { return Err(refusal) };
+                refusal.wait.unwrap_or(own_wait.min(LOADING_WAIT)).min(left)
+            } else {
+                let Some(left) = retries_left.checked_sub(1) else { return Err(refusal) };
+                retries_left = left;
+                refusal.wait.unwrap_or(own_wait)
+            };
+            if self.options.cancel.wait(longest.min(self.options.max_wait)) {
+                let error = AnswerError::new(AnswerErrorKind::Cancelled, "cancelled while the server was busy");
+                return Err(Refusal { error, status: None, wait: None });
+            }
+            own_wait = own_wait.saturating_mul(2).min(self.options.max_wait);
+        }
     }
 
-    fn transport(&self, error: ureq::Error) -> AnswerError {
-        let kind = match error {
-            ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => AnswerErrorKind::Unreachable,
-            ureq::Error::Timeout(_) => AnswerErrorKind::TimedOut,
-            ureq::Error::BodyExceedsLimit(_) => AnswerErrorKind::Unreadable,
-            _ => AnswerErrorKind::Unreachable,
-        };
-        AnswerError::new(kind, format_args!("{}: {error}", self.url)).with_source(error)
+    /// How much longer a server that is not ready is waited for.
+    fn loading_left(&self) -> Option<Duration> {
+        let mut since = self.loading_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = since.get_or_insert_with(Instant::now).elapsed();
+        self.options.loading_timeout.checked_sub(waited).filter(|left| !left.is_zero())
+    }
+
+    /// One try.
+    fn ask(&self, request: &Request) -> std::result::Result<Vec<u8>, Refusal> {
+        let response = self.transport.ask(request);
+        let response = response.map_err(|error| Refusal { error, status: None, wait: None })?;
+        if response.status != StatusCode::SERVICE_UNAVAILABLE {
+            *self.loading_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        let Some(kind) = kind_of(response.status) else { return Ok(response.body) };
+        let (number, words) = (response.status.as_u16(), words(&response.body));
+        let error = AnswerError::new(kind, format_args!("{} says {number}{words}", request.url));
+        Err(Refusal { error, status: Some(response.status), wait: response.wait })
     }
 }
 
 /// Why one try brought no answer.
-enum Refusal {
-    Busy(AnswerError, Option<Duration>),
-    Final(AnswerError),
+struct Refusal {
+    error: AnswerError,
+    /// What the server said, if it said anything.
+    status: Option<StatusCode>,
+    /// How long it wants to be left alone.
+    wait: Option<Duration>,
 }
 
 impl Answerer for Remote {
     fn answer(&self, body: &[u8]) -> std::result::Result<Vec<u8>, AnswerError> {
-        let mut own_wait = FIRST_WAIT;
-        let mut retries_left = self.options.retries;
-        loop {
-            let (error, wait) = match self.ask(body) {
-                Ok(response) => return Ok(response),
-                Err(Refusal::Final(error)) => return Err(error),
-                Err(Refusal::Busy(error, wait)) => (error, wait),
-            };
-            retries_left = match retries_left.checked_sub(1) {
-                Some(left) => left,
-                None => return Err(error),
-            };
-            if self.options.cancel.wait(wait.unwrap_or(own_wait).min(self.options.max_wait)) {
-                return Err(AnswerError::new(AnswerErrorKind::Cancelled, "cancelled while the server was busy"));
-            }
-            own_wait *= 2;
-        }
+        let request = Request { url: self.url.clone(), body: Some(body.into()) };
+        self.said(&request).map_err(|refusal| refusal.error)
     }
+}
+
+fn is_busy(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// Whether a server says that it does not know such a path.
+fn is_nothing_there(status: StatusCode) -> bool {
+    match kind_of(status) {
+        Some(AnswerErrorKind::Refused | AnswerErrorKind::Unreachable) => true,
+        Some(_) | None => false,
+    }
+}
+
+/// The names in a list of models, as OpenAI has it (`data`), or else as ollama has it (`models`).
+fn models(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let listed = |list: &str| body.get(list)?.as_array().filter(|list| !list.is_empty());
+    let name = |model: &Value, key: &str| model.get(key)?.as_str().map(str::to_owned);
+    let with_size = |model: &Value| {
+        let facts = ["size", "n_params"].into_iter().filter_map(|fact| {
+            let value = model.get("meta")?.get(fact)?;
+            value.is_number().then(|| format!(" {fact}={value}"))
+        });
+        Some(name(model, "id")? + &facts.collect::<String>())
+    };
+    let names: Option<Vec<String>> = match listed("data") {
+        Some(data) => data.iter().map(with_size).collect(),
+        None => listed("models")?.iter().map(|model| name(model, "name")).collect(),
+    };
+    let mut names = names?;
+    // Their order means nothing.
+    names.sort();
+    let text = names.join(", ");
+    Some(match text.len() {
+        ..=MODELS_BYTES => text,
+        _ => format!("{} {}", counted(names.len() as u64, "model"), RequestDigest::of(text.as_bytes())),
+    })
 }
 
 /// The address that requests go to.
@@ -210,12 +280,6 @@ fn kind_of(status: StatusCode) -> Option<AnswerErrorKind> {
         400..=499 | 501 => Some(AnswerErrorKind::Refused),
         _ => Some(AnswerErrorKind::Failed),
     }
-}
-
-/// `retry-after-ms` before `Retry-After`; a date there is not read.
-fn wait_asked_for(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
-    number("retry-after-ms").map(Duration::from_millis).or_else(|| number("retry-after").map(Duration::from_secs))
 }
 
 /// What an error body says, on one line: its message, or else its first words.

@@ -2,7 +2,7 @@
 //!
 //! Threads take lines from the file as they become free, so that memory holds as many requests as there are threads. What
 //! is wrong with one record is counted and goes no further; a server that answers nobody ends the run, which a file of
-//! results makes cheap to begin again.
+//! results makes cheap to begin again. A run that brought no answer at all is a fault, too: it has measured nothing.
 
 use std::io::BufRead;
 use std::num::NonZeroUsize;
@@ -20,6 +20,7 @@ use crate::dataset::{Dataset, Line};
 use crate::error::{Error, ErrorKind, Result};
 use crate::outcome::{Failure, Outcome, Reply};
 use crate::results::Results;
+use crate::table::counted;
 
 /// How a data file is asked.
 #[derive(Debug, Clone)]
@@ -27,7 +28,8 @@ pub struct RunOptions<'a> {
     /// How many records are asked at a time. 1 by default, which is what latencies should be measured with.
     pub jobs: NonZeroUsize,
     /// The run ends when so many records one after another failed for no fault of their own; see
-    /// [`AnswerErrorKind::is_of_one_record`]. 10 by default; 0 is never.
+    /// [`AnswerErrorKind::is_of_one_record`]. While there is no answer yet, it ends at the first that
+    /// [every other](AnswerErrorKind::is_of_every_record) would fail for, too. 10 by default; 0 is never.
     pub give_up_after: u64,
     /// Where answers are kept and found again, if anywhere.
     pub results: Option<&'a Results>,
@@ -70,8 +72,8 @@ pub struct Run {
 /// `on_progress` is called after each record, from any of the threads, one at a time.
 ///
 /// # Errors
-/// If the data cannot be read further, results cannot be written, or nobody answers any more. What was answered until
-/// then is in the file of results.
+/// If the data cannot be read further or holds no records, results cannot be written, nobody answers (any more), or not
+/// one record was answered. What was answered until then is in the file of results.
 ///
 /// # Panics
 /// If the answerer or `on_progress` does.
@@ -88,6 +90,7 @@ pub fn run<R: BufRead + Send>(
         on_progress,
         dataset: Mutex::new(dataset),
         stopped: AtomicBool::new(false),
+        was_answered: AtomicBool::new(false),
         failed_in_a_row: AtomicU64::new(0),
         collected: Mutex::new(Collected { outcomes: Vec::new(), progress, fault: None, is_cancelled: false }),
     };
@@ -96,6 +99,7 @@ pub fn run<R: BufRead + Send>(
             scope.spawn(|| work.work());
         }
     });
+    let dataset = work.dataset.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut collected = work.collected.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(results) = options.results {
         results.sync()?;
@@ -104,6 +108,15 @@ pub fn run<R: BufRead + Send>(
         return Err(fault);
     }
     collected.outcomes.sort_by_key(|outcome| outcome.line);
+    if !collected.is_cancelled {
+        match collected.outcomes.first() {
+            None => return Err(dataset.no_records()),
+            Some(first) if collected.outcomes.iter().all(|outcome| outcome.reply.is_err()) => {
+                return Err(nothing_answered(first, collected.outcomes.len()));
+            }
+            Some(_) => {}
+        }
+    }
     Ok(Run { outcomes: collected.outcomes, resumed: collected.progress.resumed, is_cancelled: collected.is_cancelled })
 }
 
@@ -113,6 +126,7 @@ struct Work<'a, R> {
     on_progress: &'a (dyn Fn(Progress) + Sync),
     dataset: Mutex<Dataset<R>>,
     stopped: AtomicBool,
+    was_answered: AtomicBool,
     failed_in_a_row: AtomicU64,
     collected: Mutex<Collected>,
 }
@@ -196,14 +210,22 @@ impl<R: BufRead> Work<'_, R> {
 
     /// Counts records that failed one after another for no fault of their own.
     fn watch(&self, outcome: &Outcome) {
-        let message = match &outcome.reply {
-            Err(Failure::Answer { kind, message }) if !kind.is_of_one_record() => message,
-            _ => return self.failed_in_a_row.store(0, Ordering::Relaxed),
+        let (kind, message) = match &outcome.reply {
+            Ok(_) => {
+                self.was_answered.store(true, Ordering::Relaxed);
+                return self.failed_in_a_row.store(0, Ordering::Relaxed);
+            }
+            Err(Failure::Answer { kind, message }) if !kind.is_of_one_record() => (kind, message),
+            Err(_) => return self.failed_in_a_row.store(0, Ordering::Relaxed),
         };
         let failed = self.failed_in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
-        if failed == self.options.give_up_after {
-            let failed = Grouped(failed as usize);
-            let message = format!("gave up after {failed} records without an answer, the last: {message}");
+        let is_never = self.options.give_up_after == 0;
+        if kind.is_of_every_record() && !self.was_answered.load(Ordering::Relaxed) && !is_never {
+            let message = format!("gave up without any answer, at {}: {message}", outcome.place());
+            self.fail(Error::new(ErrorKind::GaveUp, message));
+        } else if failed == self.options.give_up_after {
+            let records = counted(failed, "record");
+            let message = format!("gave up after {records} without an answer, the last: {message}");
             self.fail(Error::new(ErrorKind::GaveUp, message));
         }
     }
@@ -218,6 +240,17 @@ impl<R: BufRead> Work<'_, R> {
         self.stopped.store(true, Ordering::Relaxed);
         self.collected.lock().unwrap_or_else(PoisonError::into_inner).is_cancelled = true;
     }
+}
+
+/// What is said of a run whose records have all failed.
+fn nothing_answered(first: &Outcome, records: usize) -> Error {
+    let reason = first.reply.as_ref().err().map_or_else(String::new, Failure::to_string);
+    let place = first.place();
+    let message = match records {
+        1 => format!("the only record has no answer, {place}: {reason}"),
+        _ => format!("none of {} records has an answer; the first, {place}: {reason}", Grouped(records)),
+    };
+    Error::new(ErrorKind::NothingAnswered, message)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the error ends here, as map_err's argument")]

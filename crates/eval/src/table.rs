@@ -125,6 +125,12 @@ impl Table {
     }
 }
 
+/// A count and what is counted, whose plural takes an `s`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", Grouped(usize::try_from(count).unwrap_or(usize::MAX)))
+}
+
 /// Somebody else's text on one line of at most so many terminal cells: no control characters, nothing that turns the
 /// direction of writing.
 pub(crate) fn one_line(text: &str, cells: usize) -> String {
@@ -150,7 +156,8 @@ pub(crate) fn one_line(text: &str, cells: usize) -> String {
     line
 }
 
-fn escaped(text: &str) -> String {
+/// Somebody else's text as Markdown shows it.
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         if matches!(character, '\\' | '|' | '`' | '*' | '[' | '<' | '&') {

@@ -12,6 +12,8 @@ mod legend;
 mod reliability;
 mod sheet;
 
+use std::io;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
@@ -48,6 +50,25 @@ pub enum Chart<'a> {
 }
 
 impl Chart<'_> {
+    /// Makes the folder that charts are going to be written to, and makes sure that they can be, before hours are spent on
+    /// what they show. What is in it stays as it is.
+    ///
+    /// # Errors
+    /// Of kind [`Chart`](ErrorKind::Chart) if there is no folder, or no file can be written in it.
+    pub fn prepare_folder(folder: &Path) -> Result<()> {
+        let refuse = |what: &str, error: io::Error| {
+            let message = format!("charts cannot be written: {what} {}: {error}", folder.display());
+            Error::new(ErrorKind::Chart, message).with_source(error)
+        };
+        std::fs::create_dir_all(folder).map_err(|error| refuse("cannot make the folder", error))?;
+        // Permissions alone do not tell: the file system may be read-only or full.
+        let probe = folder.join(format!(".clef-eval-{}", std::process::id()));
+        let written = std::fs::write(&probe, b"charts will stand here\n");
+        // A file that could not be filled is there nevertheless.
+        let removed = std::fs::remove_file(&probe);
+        written.and(removed).map_err(|error| refuse("no file can be written in", error))
+    }
+
     /// An SVG document.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Charts: what must be on them, and that they can be drawn of anything.
 
-use clef_eval::{Chart, Drift, Evaluation, MeasureOptions, Outcome, Side};
+use clef_eval::{Chart, Drift, ErrorKind, Evaluation, MeasureOptions, Outcome, Side};
 use serde_json::json;
 
 use crate::support::{Record, evaluated, outcomes};
@@ -134,4 +134,30 @@ fn anything_can_be_drawn() {
         assert_eq!(words(&svg).contains(&"no answers"), moves.is_empty());
         Chart::Drift(&drift).to_png().unwrap();
     }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_known_before_there_are_charts() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("deep/charts");
+    Chart::prepare_folder(&folder).unwrap();
+    std::fs::write(folder.join("latency.svg"), "old").unwrap();
+    Chart::prepare_folder(&folder).unwrap();
+    let names: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["latency.svg"]);
+    let file = folder.join("latency.svg");
+    for folder in [file.as_path(), &file.join("below")] {
+        let error = Chart::prepare_folder(folder).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Chart);
+        let expected = format!("charts cannot be written: cannot make the folder {}: ", folder.display());
+        assert!(error.message().starts_with(&expected), "{error}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_takes_no_files_is_known_before_there_are_charts() {
+    // There is such a folder on every Linux, whoever runs the tests.
+    let error = Chart::prepare_folder("/proc/self".as_ref()).unwrap_err();
+    assert!(error.message().starts_with("charts cannot be written: no file can be written in /proc/self: "), "{error}");
 }

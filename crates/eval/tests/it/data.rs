@@ -1,6 +1,8 @@
 //! Lines of data files: every shape that is read, and what is said about every other.
 
-use clef_eval::{Case, Dataset, DatasetOptions, LineFault, RequestDigest};
+use std::io::{BufRead, BufReader, Read};
+
+use clef_eval::{Case, Dataset, DatasetOptions, ErrorKind, LineFault, Question, RequestDigest};
 use serde_json::{Value, json};
 
 fn case(line: &str) -> Case {
@@ -55,7 +57,7 @@ fn a_body_is_sent_as_it_stands() {
         r#"{"state":{"a": 1.50, "gold": 1e2},"questions":{"q": {"type": "noul"}},"max_length":10}"#
     );
     assert_eq!(read.id.as_deref(), Some("x"));
-    assert_eq!(read.questions[0].groups, ["g"]);
+    assert_eq!(*read.questions[0].groups[0], *"g");
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn a_gold_answer_that_does_not_fit_is_named_with_its_question() {
             r#"gold of question "n" is "yes"; it is answered by true, false, or the probability of true"#,
         ),
         ("n", json!(2), r#"gold of question "n" is 2; it is answered by true, false, or the probability of true"#),
-        ("n", json!([1.0]), r#"gold of question "n" lists 1 probabilities, it has 2 options"#),
+        ("n", json!([1.0]), r#"gold of question "n" lists 1 probability, it has 2 options"#),
         ("s", json!(3), r#"gold of question "s" is 3; it is answered by a level from 0 to 2"#),
         ("s", json!(-0.5), r#"gold of question "s" is -0.5; it is answered by a level from 0 to 2"#),
         ("s", json!("high"), r#"gold of question "s" is "high"; it is answered by a level from 0 to 2"#),
@@ -165,7 +167,7 @@ fn a_line_that_is_no_request_says_why() {
         (r#"{"questions": {"q": {"type": "noul"}}, "gold": 1}"#, "gold is neither an object nor a list"),
         (
             r#"{"questions": {"q": {"type": "noul"}}, "gold": [true, true]}"#,
-            "gold is a list of 2 answers, the request asks 1 questions",
+            "gold is a list of 2 answers, the request asks 1 question",
         ),
         (
             r#"{"questions": {"q": {"type": "noul"}}, "gold": [true], "group": 5}"#,
@@ -173,7 +175,7 @@ fn a_line_that_is_no_request_says_why() {
         ),
         (
             r#"{"questions": {"q": {"type": "noul"}}, "gold": [true], "families": ["a", "b"]}"#,
-            "families is a list of 2 names, the request asks 1 questions",
+            "families is a list of 2 names, the request asks 1 question",
         ),
         (
             r#"{"questions": {"q": {"type": "noul"}}, "gold": [true], "families": [1]}"#,
@@ -187,11 +189,98 @@ fn a_line_that_is_no_request_says_why() {
 }
 
 #[test]
+fn what_cannot_be_read_is_said_of_the_value_that_it_is_in() {
+    for (line, expected) in [
+        (
+            r#"{"gold": {"q": "\ud800"}, "questions": {"q": {"type": "noul"}}}"#,
+            "gold of question \"q\" cannot be read: ",
+        ),
+        (r#"{"gold": {"\ud800": 1}, "questions": {"q": {"type": "noul"}}}"#, "gold cannot be read: "),
+        (r#"{"gold": {}, "questions": {"\ud800": 1}}"#, "questions cannot be read: "),
+        (r#"{"request": {"\ud800": 1}}"#, "request cannot be read: "),
+    ] {
+        let message = fault(line).message;
+        assert!(message.starts_with(expected) && message.contains("hex escape"), "{message}, not {expected}");
+    }
+    let large = r#"{"gold": {"q": 1e999}, "questions": {"q": {"type": "noul"}}}"#;
+    assert!(fault(large).message.starts_with("gold of question \"q\" is 1e999; it is answered by "));
+}
+
+/// A line that asks questions, with a gold answer to the first, `q0`.
+fn asking(questions: impl Iterator<Item = String>, gold: &str) -> String {
+    let questions: Vec<String> = questions.enumerate().map(|(index, body)| format!("\"q{index}\":{body}")).collect();
+    format!(r#"{{"gold":{{"q0":{gold}}},"state":1,"questions":{{{}}}}}"#, questions.join(","))
+}
+
+fn choice(options: usize) -> String {
+    let options: Vec<String> = (0..options).map(|option| format!("\"{option}\":1")).collect();
+    format!(r#"{{"type":"choice","criteria":{{{}}}}}"#, options.join(","))
+}
+
+fn score(levels: usize) -> String {
+    format!(r#"{{"type":"score","criteria":[{}]}}"#, vec!["1"; levels].join(","))
+}
+
+#[test]
+fn a_request_has_no_more_questions_and_options_than_the_api_takes() {
+    let noul = || r#"{"type":"noul"}"#.to_owned();
+    let one = |question: String| asking([question].into_iter(), "null");
+    for (line, expected) in [
+        (one(choice(256)), "question \"q0\" has 256 options, the limit is 255"),
+        (one(score(1_000_000)), "question \"q0\" has 1,000,000 options, the limit is 255"),
+        (asking((0..32_769).map(|_| noul()), "true"), "the request asks 32,769 questions, the limit is 32,768"),
+        (
+            asking((0..515).map(|_| score(255)), "1"),
+            "question \"q514\" goes over the limit of 131,072 options in all questions together",
+        ),
+        (
+            asking([choice(2)].into_iter(), &score(256).replace("\"type\":\"score\",\"criteria\":", "\"0\":")),
+            "gold of question \"q0\" has the probability [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1…; \
+             it must be a number from 0 to 1",
+        ),
+        (
+            asking([score(2)].into_iter(), &format!("[{}]", vec!["0"; 300_000].join(","))),
+            "gold of question \"q0\" lists 300,000 probabilities, it has 2 options",
+        ),
+        (
+            asking([choice(2)].into_iter(), &format!("{{{}}}", vec!["\"0\":1"; 300_000].join(","))),
+            "gold of question \"q0\" names 300,000 options, the limit is 255",
+        ),
+        (
+            format!(r#"{{"gold":[{}],"questions":{{"q":{}}}}}"#, vec!["1"; 300_000].join(","), noul()),
+            "gold is a list of 300,000 answers, the request asks 1 question",
+        ),
+        (
+            format!(r#"{{"gold":[1],"group":[{}],"questions":{{"q":{}}}}}"#, vec![r#""g""#; 33].join(","), noul()),
+            "group has 33 names, the limit is 32",
+        ),
+        (format!("{{{}}}", vec![r#""a":1"#; 40_000].join(",")), "the line has 40,000 fields, the limit is 32,768"),
+    ] {
+        assert_eq!(fault(&line).message, expected);
+    }
+    let most = case(&asking((0..514).map(|_| choice(255)), r#""254""#));
+    assert_eq!(most.questions[0].gold.as_ref().unwrap().label(), Some(254));
+    assert_eq!(case(&asking((0..32_768).map(|_| noul()), "true")).questions.len(), 32_768);
+}
+
+#[test]
+fn many_gold_answers_are_found_at_once() {
+    let gold: Vec<String> = (0..32_768).rev().map(|index| format!("\"q{index}\":true")).collect();
+    let questions: Vec<String> = (0..32_768).map(|index| format!(r#""q{index}":{{"type":"noul"}}"#)).collect();
+    let line = format!(r#"{{"gold":{{{}}},"questions":{{{}}}}}"#, gold.join(","), questions.join(","));
+    let started = std::time::Instant::now();
+    assert!(case(&line).questions.iter().all(|question| question.gold.is_some()));
+    // Looked up one by one this takes a thousand times as long.
+    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+}
+
+#[test]
 fn groups_are_of_a_line_or_of_each_question() {
     let questions = r#""questions": {"a": {"type": "noul"}, "b": {"type": "noul"}}"#;
     let groups = |labels: &str| -> Vec<Vec<String>> {
         let case = case(&format!("{{{labels}{questions}}}"));
-        case.questions.into_iter().map(|question| question.groups).collect()
+        let names = |question: &Question| question.groups.iter().map(ToString::to_string).collect();
+        case.questions.iter().map(names).collect()
     };
     let none: [Vec<String>; 2] = [vec![], vec![]];
     assert_eq!(groups(""), none);
@@ -261,6 +350,81 @@ fn a_line_beyond_the_limit_is_passed_over() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let error = Dataset::open("no/such/file.jsonl".as_ref(), DatasetOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), clef_eval::ErrorKind::Data);
+    assert_eq!(error.kind(), ErrorKind::Data);
     assert!(error.message().starts_with("cannot read no/such/file.jsonl: "), "{error}");
+}
+
+#[test]
+fn a_file_without_a_record_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for text in ["", "\n \n", "\u{feff}\n"] {
+        std::fs::write(file.path(), text).unwrap();
+        let error = Dataset::open(file.path(), DatasetOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Data);
+        assert_eq!(error.message(), format!("{} holds no records", file.path().display()));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let error = Dataset::open(folder.path(), DatasetOptions::default()).unwrap_err();
+    assert!(error.message().starts_with(&format!("cannot read {}: ", folder.path().display())), "{error}");
+}
+
+/// All lines by number, with their ids.
+fn ids<R: BufRead>(mut dataset: Dataset<R>) -> Vec<(u64, String)> {
+    let mut ids = Vec::new();
+    while let Some(line) = dataset.next_line().unwrap() {
+        let case = line.case().unwrap();
+        ids.push((case.line, case.id.unwrap()));
+    }
+    ids
+}
+
+fn with_id(id: &str) -> String {
+    format!(r#"{{"id": "{id}", "gold": {{"q": true}}, "questions": {{"q": {{"type": "noul"}}}}}}"#)
+}
+
+#[test]
+fn standard_input_is_called_so() {
+    // Whatever it is while tests run: nothing is read by opening it.
+    let dataset = Dataset::open("-".as_ref(), DatasetOptions::default()).unwrap();
+    assert_eq!(dataset.total(), None);
+    let again = DatasetOptions { is_opened_again: true, ..DatasetOptions::default() };
+    let error = Dataset::open("-".as_ref(), again).unwrap_err();
+    let expected = "standard input can be read only once, and is needed twice; write the records to a file";
+    assert_eq!(error.message(), expected);
+}
+
+#[test]
+fn a_line_that_never_ends_is_no_line() {
+    let options = DatasetOptions { max_line_bytes: 1_000, ..DatasetOptions::default() };
+    let first = with_id("a") + "\n";
+    let mut dataset = Dataset::new(BufReader::new(first.as_bytes().chain(std::io::repeat(0))), options);
+    dataset.next_line().unwrap().unwrap().case().unwrap();
+    let error = dataset.next_line().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Data);
+    assert!(error.message().starts_with("line 2 of the data goes on after 1,0"), "{error}");
+    assert!(error.message().ends_with(" bytes, the limit is 1,000; it is no file of lines"), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_of_zeros_is_no_file_of_lines() {
+    let mut dataset = Dataset::open("/dev/zero".as_ref(), DatasetOptions::default()).unwrap();
+    let error = dataset.next_line().unwrap_err();
+    assert!(error.message().starts_with("line 1 of /dev/zero goes on after 1,073,"), "{error}");
+}
+
+#[test]
+fn a_byte_order_mark_may_stand_before_the_file_and_nowhere_else() {
+    let text = format!("\u{feff}{}\n\u{feff}{}\n", with_id("a"), with_id("b"));
+    let mut dataset = Dataset::new(text.as_bytes(), DatasetOptions::default());
+    let first = dataset.next_line().unwrap().unwrap().case().unwrap();
+    assert_eq!((first.line, first.id.as_deref()), (1, Some("a")));
+    let fault = dataset.next_line().unwrap().unwrap().case().unwrap_err();
+    assert_eq!(fault.to_string(), "line 2: a byte order mark stands before the line; only the file may begin with one");
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("\u{feff}\n{}\n", with_id("a"))).unwrap();
+    let dataset = Dataset::open(file.path(), DatasetOptions::default()).unwrap();
+    assert_eq!(dataset.total(), Some(1));
+    assert_eq!(ids(dataset), [(2, "a".to_owned())]);
 }

@@ -110,7 +110,7 @@ fn only_what_is_missing_is_asked() {
     lines[3] = line(3).label("gold", Value::Null).label("group", json!("g")).line();
     let (run, asked) = place.run(&lines);
     assert_eq!((asked, run.resumed), (3, 3));
-    assert_eq!(run.outcomes[3].questions[0].groups, ["g"]);
+    assert_eq!(*run.outcomes[3].questions[0].groups[0], *"g");
     assert_eq!(run.outcomes[0].id.as_deref(), Some("r1"));
 }
 
@@ -159,7 +159,10 @@ fn a_file_of_something_else_is_refused_and_left_as_it_is() {
         ("{\"clef_eval_results\":2,\"subject\":\"echo\"}\n", "has results in form 2, this program knows form 1"),
         (other.as_str(), "has answers of \"other\", this run asks \"echo\""),
         (&format!("{header}\nprecious\n"), "has no result on line 2: "),
-        (&format!("{header}\n{{\"request\":\"00\"}}\n"), "has no result on line 2: the digest is none"),
+        (
+            &format!("{header}\n{{\"request\":\"00\"}}\n"),
+            "has no result on line 2: request is not 32 hexadecimal digits",
+        ),
         (
             &format!("{header}\n{{\"request\":\"{}\"}}\n", "0".repeat(32)),
             "has no result on line 2: it has neither answers nor an error",
@@ -175,9 +178,62 @@ fn a_file_of_something_else_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn a_file_without_lines_is_refused_unread() {
+    let place = Place::new();
+    // Holes take no room: three gigabytes of zeros.
+    let large = std::fs::File::create(place.results()).unwrap();
+    large.set_len(3 << 30).unwrap();
+    assert!(open(&place.results()).message().ends_with("is not a file of results"));
+    assert_eq!(large.metadata().unwrap().len(), 3 << 30);
+
+    std::fs::remove_file(place.results()).unwrap();
+    place.run(&lines(2));
+    let whole = place.text();
+    let file = std::fs::OpenOptions::new().write(true).open(place.results()).unwrap();
+    file.set_len(3 << 30).unwrap();
+    let error = open(&place.results());
+    assert!(error.message().ends_with("has no result on line 4: it has more than 134,217,728 bytes"), "{error}");
+    file.set_len(whole.len() as u64).unwrap();
+    assert_eq!(place.text(), whole);
+}
+
+#[test]
+fn a_header_has_room_for_four_kibibytes() {
+    let place = Place::new();
+    let around = "{\"clef_eval_results\":1,\"subject\":\"\"}\n".len();
+    let subject = "s".repeat(4_096 - around);
+    drop(Results::open(&place.results(), &subject).unwrap());
+    drop(Results::open(&place.results(), &subject).unwrap());
+    let error = Results::open(&place.folder.path().join("other"), &(subject + "s")).unwrap_err();
+    assert!(error.message().ends_with("would begin with a line of 4,097 bytes, the limit is 4,096"), "{error}");
+    assert!(!place.folder.path().join("other").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn only_a_regular_file_holds_results() {
+    let place = Place::new();
+    for path in [Path::new("/dev/full"), Path::new("/dev/null"), place.folder.path()] {
+        let error = open(path);
+        assert_eq!(error.kind(), ErrorKind::Results);
+        assert_eq!(error.message(), format!("{} is no regular file", path.display()));
+    }
+}
+
+#[test]
+fn subjects_that_differ_at_their_ends_are_told_in_full() {
+    let place = Place::new();
+    let name = |last: char| format!("http://127.0.0.1:8080/v1/systemone {}{last}", "m".repeat(100));
+    drop(Results::open(&place.results(), &name('a')).unwrap());
+    let error = Results::open(&place.results(), &name('b')).unwrap_err();
+    assert!(error.message().contains(&name('a')) && error.message().contains(&name('b')), "{error}");
+}
+
+#[test]
 fn two_runs_do_not_write_one_file() {
     let place = Place::new();
     let first = Results::open(&place.results(), "echo").unwrap();
+    assert!(first.is_locked());
     assert!(open(&place.results()).message().ends_with("is in use by another run"));
     drop(first);
     Results::open(&place.results(), "echo").unwrap();

@@ -85,8 +85,15 @@ fn an_answer_to_something_else_is_an_error_of_its_record() {
             Ok(br#"{"answers": {"q": {"type": "noul", "noul": NaN}}}"#.to_vec())
         }
     }
-    let run = run(dataset(&lines(20).join("\n")), &Wrong, &jobs(2), &|_| {}).unwrap();
-    for outcome in &run.outcomes {
+    /// Only the first answer is one.
+    struct Mostly(Wrong, Echo);
+    impl Answerer for Mostly {
+        fn answer(&self, body: &[u8]) -> Result<Vec<u8>, AnswerError> {
+            if self.1.asked() == 0 { self.1.answer(body) } else { self.0.answer(body) }
+        }
+    }
+    let run = run(dataset(&lines(20).join("\n")), &Mostly(Wrong, Echo::default()), &jobs(1), &|_| {}).unwrap();
+    for outcome in &run.outcomes[1..] {
         let Err(Failure::Answer { kind: AnswerErrorKind::Unreadable, message }) = &outcome.reply else { panic!() };
         assert!(message.starts_with("response is not JSON"), "{message}");
     }
@@ -95,21 +102,71 @@ fn an_answer_to_something_else_is_an_error_of_its_record() {
 #[test]
 fn nobody_is_asked_for_ever_in_vain() {
     let good = || Record::new().noul("q", json!(true), 0.5);
-    let unreachable = |count| vec![good().failing("unreachable"); count];
-    let mut lines = unreachable(3);
-    lines.push(good().line());
-    lines.extend(unreachable(5));
-    // Faults of single records neither count nor end the row.
-    let echo = Echo::default();
-    let options = RunOptions { give_up_after: 4, ..jobs(1) };
-    let error = run(dataset(&lines.join("\n")), &echo, &options, &|_| {}).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::GaveUp);
-    assert_eq!(error.message(), "gave up after 4 records without an answer, the last: as it was told");
-    assert_eq!(echo.asked(), 8);
-    let options = RunOptions { give_up_after: 0, ..jobs(1) };
-    assert_eq!(run(dataset(&lines.join("\n")), &Echo::default(), &options, &|_| {}).unwrap().outcomes.len(), 9);
-    let refused = vec![good().failing("refused"); 20].join("\n");
-    assert_eq!(run(dataset(&refused), &Echo::default(), &jobs(1), &|_| {}).unwrap().outcomes.len(), 20);
+    for kind in ["unreachable", "unauthorized", "timed_out", "busy"] {
+        let failing = |count| vec![good().failing(kind); count];
+        let mut lines = vec![good().line()];
+        lines.extend(failing(3));
+        lines.push(good().line());
+        lines.extend(failing(5));
+        // Faults of single records neither count nor end the row.
+        let echo = Echo::default();
+        let options = RunOptions { give_up_after: 4, ..jobs(1) };
+        let error = run(dataset(&lines.join("\n")), &echo, &options, &|_| {}).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::GaveUp);
+        assert_eq!(error.message(), "gave up after 4 records without an answer, the last: as it was told");
+        assert_eq!(echo.asked(), 9);
+        let options = RunOptions { give_up_after: 0, ..jobs(1) };
+        assert_eq!(run(dataset(&lines.join("\n")), &Echo::default(), &options, &|_| {}).unwrap().outcomes.len(), 10);
+    }
+    let mut refused = vec![good().failing("refused"); 20];
+    refused.push(good().line());
+    assert_eq!(run(dataset(&refused.join("\n")), &Echo::default(), &jobs(1), &|_| {}).unwrap().outcomes.len(), 21);
+}
+
+#[test]
+fn a_server_that_answers_nobody_is_not_asked_twice() {
+    let good = || Record::new().noul("q", json!(true), 0.5);
+    for (kind, asked) in [("unreachable", 1), ("unauthorized", 1), ("busy", 3), ("timed_out", 3)] {
+        let mut lines = vec!["{}".to_owned()];
+        lines.extend(vec![good().label("id", json!("m2")).failing(kind); 5]);
+        let echo = Echo::default();
+        let options = RunOptions { give_up_after: 3, ..jobs(1) };
+        let error = run(dataset(&lines.join("\n")), &echo, &options, &|_| {}).unwrap_err();
+        assert_eq!((error.kind(), echo.asked()), (ErrorKind::GaveUp, asked), "{kind}");
+        let expected = match asked {
+            1 => "gave up without any answer, at line 2 (m2): as it was told",
+            _ => "gave up after 3 records without an answer, the last: as it was told",
+        };
+        assert_eq!(error.message(), expected);
+        // Whoever never gives up is told in the end.
+        let options = RunOptions { give_up_after: 0, ..jobs(1) };
+        let error = run(dataset(&lines.join("\n")), &Echo::default(), &options, &|_| {}).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NothingAnswered);
+    }
+}
+
+#[test]
+fn a_run_without_any_answer_is_a_fault_that_names_the_first() {
+    let refused = Record::new().noul("q", json!(true), 0.5).label("id", json!("m1")).failing("refused");
+    for (lines, expected) in [
+        (vec!["{}".to_owned()], "the only record has no answer, line 1: the request has no questions"),
+        (
+            vec![String::new(), refused.clone(), "{}".to_owned(), refused],
+            "none of 3 records has an answer; the first, line 2 (m1): as it was told",
+        ),
+    ] {
+        let error = run(dataset(&lines.join("\n")), &Echo::default(), &jobs(2), &|_| {}).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NothingAnswered);
+        assert_eq!(error.message(), expected);
+    }
+}
+
+#[test]
+fn data_without_records_is_a_fault() {
+    for text in ["", "\n", " \r\n\n", "\u{feff}", "\u{feff}\n"] {
+        let error = run(dataset(text), &Echo::default(), &jobs(2), &|_| {}).unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Data, "the data holds no records"), "{text:?}");
+    }
 }
 
 #[test]

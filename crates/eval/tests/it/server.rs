@@ -56,15 +56,24 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(replies: Vec<Reply>) -> Self {
+        Self::over("http", replies, Some)
+    }
+
+    /// Over what `dress` makes of a connection, such as TLS.
+    pub(crate) fn over<S: Read + Write>(
+        scheme: &str,
+        replies: Vec<Reply>,
+        dress: impl Fn(TcpStream) -> Option<S> + Clone + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
+        let address = format!("{scheme}://{}", listener.local_addr().unwrap());
         let received = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&received);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
-                let (seen, replies) = (Arc::clone(&seen), replies.clone());
-                std::thread::spawn(move || serve(stream, &seen, &replies));
+                let (seen, replies, dress) = (Arc::clone(&seen), replies.clone(), dress.clone());
+                std::thread::spawn(move || dress(stream).and_then(|stream| serve(stream, &seen, &replies)));
             }
         });
         Self { address, received }
@@ -76,8 +85,8 @@ impl Server {
 }
 
 /// A client that goes away is no fault of a server's.
-fn serve(stream: TcpStream, seen: &Mutex<Vec<Received>>, replies: &[Reply]) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
+fn serve(stream: impl Read + Write, seen: &Mutex<Vec<Received>>, replies: &[Reply]) -> Option<()> {
+    let mut reader = BufReader::new(stream);
     let received = receive(&mut reader)?;
     let reply = {
         let mut seen = seen.lock().unwrap();
@@ -88,7 +97,7 @@ fn serve(stream: TcpStream, seen: &Mutex<Vec<Received>>, replies: &[Reply]) -> O
         Reply::Says(status, headers, body) => {
             let mut head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
             headers.iter().for_each(|(name, value)| head.extend([*name, ": ", *value, "\r\n"]));
-            let mut stream = stream;
+            let stream = reader.get_mut();
             stream.write_all(format!("{head}\r\n").as_bytes()).ok()?;
             stream.write_all(&body).ok()
         }
@@ -97,7 +106,7 @@ fn serve(stream: TcpStream, seen: &Mutex<Vec<Received>>, replies: &[Reply]) -> O
     }
 }
 
-fn receive(reader: &mut BufReader<TcpStream>) -> Option<Received> {
+fn receive(reader: &mut impl BufRead) -> Option<Received> {
     let mut line = || {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
@@ -110,7 +119,8 @@ fn receive(reader: &mut BufReader<TcpStream>) -> Option<Received> {
         let Some((name, value)) = line.split_once(':') else { break };
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.map_or(Some(0), |(_, length)| length.parse().ok())?;
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     let line = first.trim_end_matches(" HTTP/1.1").to_owned();

@@ -28,7 +28,10 @@ impl Answerer for Echo {
         let kind = match body["state"]["fails"].as_str() {
             None => return Ok(json!({"model": "echo", "answers": body["state"]["answers"]}).to_string().into_bytes()),
             Some("refused") => AnswerErrorKind::Refused,
+            Some("unauthorized") => AnswerErrorKind::Unauthorized,
             Some("unreachable") => AnswerErrorKind::Unreachable,
+            Some("timed_out") => AnswerErrorKind::TimedOut,
+            Some("busy") => AnswerErrorKind::Busy,
             Some(other) => panic!("no such failure: {other}"),
         };
         Err(AnswerError::new(kind, "as it was told"))
@@ -100,9 +103,14 @@ impl Record {
     }
 }
 
-/// What becomes of lines, asked one after another.
+/// What becomes of lines, asked one after another, if there are none or all fail, too.
 pub(crate) fn outcomes(lines: &[String]) -> Vec<Outcome> {
-    asked(&lines.join("\n"), DatasetOptions::default(), &RunOptions::default()).outcomes
+    // A run without any answer is a fault, so one more line gets one, which is taken away again.
+    let answered = Record::new().noul("answered", json!(true), 1.0).line();
+    let text = lines.iter().chain([&answered]).fold(String::new(), |text, line| text + line + "\n");
+    let mut outcomes = asked(&text, DatasetOptions::default(), &RunOptions::default()).outcomes;
+    outcomes.pop();
+    outcomes
 }
 
 /// What becomes of a data file's text.

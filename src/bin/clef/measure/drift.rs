@@ -4,11 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clef_eval::{Chart, Drift, Outcome, Side};
+use clef_eval::{Cancel, Chart, DatasetOptions, Drift, Outcome, Side};
 use clef_server::{FileFlags, open_with_progress};
 
 use super::in_process::InProcess;
-use super::{Format, ask_all, draw, subject};
+use super::{Format, ask_all, draw, open_data, subject};
 use crate::failure::{Failure, print};
 use crate::input::at_least_one;
 
@@ -20,14 +20,14 @@ pub(crate) struct Arguments {
     /// The file whose answers are looked at, such as a quantized one
     candidate: PathBuf,
 
-    /// Requests, one a line (JSONL); right answers are not needed
+    /// Requests, one a line (JSONL), in a file, as they are read twice; right answers are not needed
     requests: PathBuf,
 
     /// Requests asked at a time
     #[arg(long, short, value_name = "N", default_value = "2", value_parser = at_least_one)]
     jobs: NonZeroUsize,
 
-    /// How many of the records that moved most are named
+    /// How many of the questions that moved most are named
     #[arg(long, value_name = "N", default_value_t = 5)]
     worst: usize,
 
@@ -43,6 +43,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(folder) = &arguments.charts {
+        Chart::prepare_folder(folder)?;
+    }
     // What keeps the second file from deciding is said before the first one has answered everything.
     let candidate = clef_api::inspect(&arguments.candidate, &arguments.model.0.options().model)?;
     if let Some(missing) = candidate.missing.first() {
@@ -64,7 +67,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn answers(arguments: &Arguments, path: &Path) -> Result<Vec<Outcome>, Failure> {
+    let options = DatasetOptions { require_gold: false, is_opened_again: true, ..DatasetOptions::default() };
+    let dataset = open_data(&arguments.requests, options)?;
     let clef = open_with_progress(path, &arguments.model.0.options())?;
-    let run = ask_all(&arguments.requests, false, &InProcess(clef), arguments.jobs, None)?;
+    let run = ask_all(dataset, &InProcess(clef), arguments.jobs, None, &Cancel::new())?;
     if run.is_cancelled { Err(Failure::stopped("stopped")) } else { Ok(run.outcomes) }
 }

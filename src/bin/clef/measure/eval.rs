@@ -2,20 +2,23 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use clef_eval::{Answerer, Chart, Detail, Evaluation, MeasureOptions, Remote, RemoteOptions, Results};
+use clef_eval::{
+    Answerer, Cancel, Chart, DatasetOptions, Detail, Evaluation, MeasureOptions, Remote, RemoteOptions, Results,
+};
 use clef_server::{ModelFlags, find_model, model_flag_ids, open_with_progress};
 
 use super::in_process::InProcess;
-use super::{Format, ask_all, draw, identity::identity, subject};
+use super::{Format, ask_all, draw, identity::identity, open_data, subject};
 use crate::failure::{Failure, print};
 use crate::input::at_least_one;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Requests with their right answers, one a line (JSONL): a request body with "gold": {question: answer}, and if you
-    /// like "id" and "group"
+    /// like "id" and "group"; - reads standard input
     data: PathBuf,
 
     /// Ask a System One server instead of loading a model
@@ -25,6 +28,14 @@ pub(crate) struct Arguments {
     /// The key for --url [env: CLEF_API_KEY]
     #[arg(long, value_name = "KEY", requires = "url")]
     api_key: Option<String>,
+
+    /// How long an answer of --url may take [default: 600]
+    #[arg(long, value_name = "SECONDS", requires = "url", value_parser = clap::value_parser!(u32).range(1..))]
+    timeout: Option<u32>,
+
+    /// How often --url is asked again when it has no room [default: 8]
+    #[arg(long, value_name = "N", requires = "url")]
+    retries: Option<u32>,
 
     /// Requests asked at a time; measure latencies with 1
     #[arg(long, short, value_name = "N", default_value = "1", value_parser = at_least_one)]
@@ -50,25 +61,43 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (subject, identity, answerer): (String, String, Box<dyn Answerer>) = match &arguments.url {
+    // What would be in vain is better known before a model is loaded and anything is asked.
+    if let Some(folder) = &arguments.charts {
+        Chart::prepare_folder(folder)?;
+    }
+    let dataset = open_data(&arguments.data, DatasetOptions::default())?;
+    let cancel = Cancel::new();
+    let open_results = |subject: &str, identity: &str| {
+        let path = arguments.results.as_deref();
+        path.map(|path| Results::open(path, format!("{subject} {identity}").trim_end())).transpose()
+    };
+    let (subject, results, answerer): (String, Option<Results>, Box<dyn Answerer>) = match &arguments.url {
         Some(url) => {
             // Not clap's: a variable that is set for other programs asks for no --url.
             let variable = || std::env::var("CLEF_API_KEY").ok().filter(|key| !key.is_empty());
-            let options =
-                RemoteOptions { api_key: arguments.api_key.clone().or_else(variable), ..RemoteOptions::default() };
+            let defaults = RemoteOptions::default();
+            let options = RemoteOptions {
+                api_key: arguments.api_key.clone().or_else(variable),
+                cancel: cancel.clone(),
+                timeout: arguments.timeout.map_or(defaults.timeout, |seconds| Duration::from_secs(seconds.into())),
+                retries: arguments.retries.unwrap_or(defaults.retries),
+                ..defaults
+            };
             let remote = Remote::new(url, options)?;
-            (remote.url().to_owned(), String::new(), Box::new(remote))
+            // Another model may answer at this address tomorrow.
+            let models = arguments.results.is_some().then(|| remote.model()).transpose()?.flatten();
+            let results = open_results(remote.url(), &models.unwrap_or_default())?;
+            (remote.url().to_owned(), results, Box::new(remote))
         }
         None => {
             let (file, options) = find_model(&arguments.model)?;
-            let identity = identity(file.path(), &options.model)?;
+            let subject = subject(file.path());
+            let results = open_results(&subject, &identity(file.path(), &options.model)?)?;
             let clef = open_with_progress(file.path(), &options)?;
-            (subject(file.path()), identity, Box::new(InProcess(clef)))
+            (subject, results, Box::new(InProcess(clef)))
         }
     };
-    let results = arguments.results.as_deref();
-    let results = results.map(|path| Results::open(path, format!("{subject} {identity}").trim_end())).transpose()?;
-    let run = ask_all(&arguments.data, true, &answerer, arguments.jobs, results.as_ref())?;
+    let run = ask_all(dataset, &answerer, arguments.jobs, results.as_ref(), &cancel)?;
     let evaluation = Evaluation::of(&subject, &run.outcomes, &MeasureOptions::default());
     if let Some(folder) = &arguments.charts {
         let reliability = Chart::Reliability { title: &subject, measures: &evaluation.overall };
@@ -87,7 +116,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     print(&arguments.format.choose(&evaluation, text, markdown, Evaluation::to_json))?;
     if run.is_cancelled {
         let hint = if results.is_some() { "; the same command goes on from there" } else { "" };
-        let message = format!("stopped; the figures are of the {} records until then{hint}", run.outcomes.len());
+        let figures = match run.outcomes.len() {
+            0 => "there are no figures yet".to_owned(),
+            1 => "the figures are of the one record until then".to_owned(),
+            records => format!("the figures are of the {records} records until then"),
+        };
+        let message = format!("stopped; {figures}{hint}");
         return Err(Failure::stopped(message));
     }
     Ok(())
