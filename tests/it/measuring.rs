@@ -112,6 +112,37 @@ fn the_example_is_measured_in_process_and_over_http_alike() {
     assert_eq!(no_data.code, Some(1));
 }
 
+/// Of a report, every row as its name and its figures; the last two, which are times, are left out.
+fn figures(report: &str) -> Vec<(String, Vec<Option<f64>>)> {
+    let rows = report.lines().filter(|line| line.split_whitespace().count() == 12);
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        (cells[0].to_owned(), cells[1..10].iter().map(|cell| cell.parse().ok()).collect())
+    })
+    .collect()
+}
+
+#[test]
+fn the_documents_show_what_the_example_comes_to() {
+    let run = clef(&["eval", project_dir().join("examples/eval-set.jsonl").to_str().unwrap(), "-t", "1"], "");
+    let measured = figures(run.succeeds());
+    assert_eq!(measured.len(), 10, "{}", run.stdout);
+    for document in ["README.md", "docs/measuring.md"] {
+        let text = std::fs::read_to_string(project_dir().join(document)).unwrap();
+        let shown = text.split("$ clef eval examples/eval-set.jsonl\n").nth(1).unwrap().split("```").next().unwrap();
+        let shown = figures(shown);
+        assert_eq!(shown.len(), measured.len(), "{document}");
+        for ((name, shown), (of, measured)) in shown.iter().zip(&measured) {
+            assert_eq!(name, of, "{document}");
+            for (shown, measured) in shown.iter().zip(measured) {
+                // Processors round in other places, which moves quantized answers a little.
+                let is_near = shown.zip(*measured).is_none_or(|(shown, measured)| (shown - measured).abs() < 0.02);
+                assert!(shown.is_some() == measured.is_some() && is_near, "{document}: {name}: {shown:?} {measured:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn two_files_are_compared_answer_by_answer() {
     let data = project_dir().join("examples/eval-set.jsonl");
