@@ -87,7 +87,7 @@ impl MemoryEstimate {
     }
 
     /// The same of a model that writes text, with its output matrix and without a head.
-    pub(crate) fn to_write(mut self, output_bytes: u64) -> Self {
+    pub(crate) fn for_writing(mut self, output_bytes: u64) -> Self {
         self.items.retain(|item| !["head weights", "head's memory", "fixed prefix"].contains(&item.name));
         for item in self.items.iter_mut().filter(|item| item.name == "backbone weights") {
             item.bytes += output_bytes;

@@ -117,7 +117,7 @@ impl Writer {
         let mut options = options.resolved(Some(trained_context));
         if options.must_fit {
             let output = gguf.tensor("output.weight").map_or(0, |tensor| tensor.bytes);
-            inspection.memory = inspection.memory.map(|memory| memory.to_write(output));
+            inspection.memory = inspection.memory.map(|memory| memory.for_writing(output));
             fit::check(&inspection, &options, &fit::available(&options)?)?;
         }
         let projector_file = options.projector.as_deref().map(Gguf::open).transpose()?;
