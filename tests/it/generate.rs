@@ -179,6 +179,11 @@ fn a_template_file_goes_before_the_models_own() {
     assert!(unwilling.fails_with(1).ends_with("chat.jinja: line 2: only tools"), "{unwilling:?}");
     let endless = with_template("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}");
     assert!(endless.fails_with(1).contains("steps"), "{endless:?}");
+    // Forty steps are few, and a text that doubles in each has a terabyte.
+    let greedy = with_template(
+        "{% set all = namespace(x='a') %}{% for i in range(40) %}{% set all.x = all.x + all.x %}{% endfor %}{{ all.x }}",
+    );
+    assert_eq!(greedy.fails_with(1), "error: the chat template takes more than 1024 MiB of memory");
 
     let without = generate(&plain_backbone(folder.path(), true), &["Hello"], "");
     assert!(without.fails_with(1).contains("no chat template; give one with --chat-template-file"), "{without:?}");
