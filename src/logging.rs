@@ -1,13 +1,23 @@
 //! The log, on standard error.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 
 use tracing_subscriber::EnvFilter;
 
 /// What `RUST_LOG` asks for, else `directives`. HTTP clients tell all bytes that they send, and a token is among those:
 /// of theirs only warnings are ever shown.
 pub fn log_filter(directives: &str) -> EnvFilter {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(directives));
+    let variable = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let asked = if variable.is_empty() { None } else { Some(EnvFilter::try_new(&variable)) };
+    let filter = match asked {
+        Some(Ok(filter)) => filter,
+        Some(Err(error)) => {
+            // There is no log yet that it could be said in.
+            let _ = writeln!(std::io::stderr(), "warning: {} is not used: {error}", EnvFilter::DEFAULT_ENV);
+            EnvFilter::new(directives)
+        }
+        None => EnvFilter::new(directives),
+    };
     ["ureq=warn", "ureq_proto=warn", "rustls=warn"]
         .into_iter()
         .fold(filter, |filter, directive| filter.add_directive(directive.parse().expect("a directive")))

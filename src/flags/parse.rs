@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::flag::{Effect, Flag, Problem, Takes};
 use super::settings::Settings;
-use super::table::{find, flags, names_model};
+use super::table::{find, flags, goes_with_model, names_model};
 
 /// A command line that cannot be followed, as lines to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) fn apply_environment<'f>(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<(), UsageError> {
     let is_model_given = flags.clone().any(|flag| names_model(flag) && is_given(flag));
-    for flag in flags.filter(|flag| !(is_given(flag) || is_model_given && names_model(flag))) {
+    for flag in flags.filter(|flag| !(is_given(flag) || is_model_given && goes_with_model(flag))) {
         if let Some((name, value)) = from_environment(flag, &variable)? {
             apply(settings, flag, &value, &name)?;
         }
@@ -127,8 +127,10 @@ fn from_environment(
 /// Does what a flag says. `written` is what the person wrote, flag or variable.
 pub(crate) fn apply(settings: &mut Settings, flag: &Flag, value: &str, written: &str) -> Result<(), UsageError> {
     let refused = |problem| match problem {
-        // Keys and tokens are secret.
-        Problem::Value(expected) if ["--api-key", "--hf-token"].contains(&flag.name()) => {
+        // Keys and tokens are secret, and the query of a URL may be a signature.
+        Problem::Value(expected)
+            if ["--api-key", "--hf-token", "--model-url", "--mmproj-url"].contains(&flag.name()) =>
+        {
             UsageError(format!("error: {written}: {expected}"))
         }
         Problem::Value(expected) => UsageError(format!("error: {written} {}: {expected}", shown(value))),

@@ -184,6 +184,9 @@ fn a_template_file_goes_before_the_models_own() {
         "{% set all = namespace(x='a') %}{% for i in range(40) %}{% set all.x = all.x + all.x %}{% endfor %}{{ all.x }}",
     );
     assert_eq!(greedy.fails_with(1), "error: the chat template takes more than 1024 MiB of memory");
+    // What it makes is not turned into tokens if they cannot fit.
+    let long = with_template("{{ 'hello world ' * 5000000 }}");
+    assert!(long.fails_with(3).starts_with("error: the prompt has at least "), "{long:?}");
 
     let without = generate(&plain_backbone(folder.path(), true), &["Hello"], "");
     assert!(without.fails_with(1).contains("no chat template; give one with --chat-template-file"), "{without:?}");

@@ -124,7 +124,8 @@ impl Clef {
         Ok(Self { engine, name, text, inspection: Arc::new(inspection), device_name, kernels, context_tokens })
     }
 
-    /// Answers a request, or a record. Blocks until the answer is there, and while others leave no room for it.
+    /// Answers a request, or a record. Blocks until the answer is there, and while others leave no room for it: a record
+    /// that is alone always has room.
     ///
     /// # Errors
     /// If the request breaks a rule or does not fit the model, or the model failed.
@@ -160,7 +161,7 @@ impl Clef {
         Ok(outcome.decision.to_json(&self.name))
     }
 
-    /// Answers many records, in their order. Some are in flight at a time, so that those that share a state, or are the
+    /// Answers many requests or records, in their order. Some are in flight at a time, so that those that share a state, or are the
     /// same, share the work; one that fails stops no other.
     ///
     /// ```
@@ -169,14 +170,19 @@ impl Clef {
     /// # const NANO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/clef-nano-Q8_0.gguf");
     /// let clef = Clef::open(NANO)?;
     /// let ask = |state| Request::text(state).noul("refund", "Does the customer ask for money back?");
-    /// let records = [ask("I was charged twice.").to_record()?, ask("Thank you!").max_state_tokens(500).to_record()?];
-    /// for outcome in clef.decide_all(records) {
+    /// let requests = [ask("I was charged twice."), ask("Thank you!").max_state_tokens(500)];
+    /// for outcome in clef.decide_all(&requests) {
     ///     println!("{}", outcome?.decision.to_json(clef.name()));
     /// }
     /// # Ok::<(), clef_api::Error>(())
     /// ```
-    pub fn decide_all(&self, records: impl IntoIterator<Item = Record>) -> Vec<Result<Outcome, Error>> {
-        self.decide_each(records.into_iter().map(Ok), IN_FLIGHT).collect()
+    pub fn decide_all<R>(&self, requests: impl IntoIterator<Item = R>) -> Vec<Result<Outcome, Error>>
+    where
+        R: TryInto<Record>,
+        Error: From<R::Error>,
+    {
+        let records = requests.into_iter().map(|request| request.try_into().map_err(Error::from));
+        self.decide_each(records, IN_FLIGHT).collect()
     }
 
     /// Answers records as they come, in their order, for more than memory should hold. So many are taken ahead of the

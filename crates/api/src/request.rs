@@ -40,7 +40,7 @@ impl Request {
         Self::about(json(state))
     }
 
-    /// A request about any value, which the model reads as canonical JSON, as it would Python's.
+    /// A request about any value. The model reads it as canonical JSON, written as the reference writes it.
     ///
     /// # Errors
     /// If the value cannot be written as JSON, such as a map whose keys are no texts.
@@ -60,7 +60,8 @@ impl Request {
         }
     }
 
-    /// Asks whether something is so. `id` is what the answer is found by; the same is true of the other questions.
+    /// Asks whether something is so. The answer is found by `id`; one that is there twice is an error of
+    /// [`to_record`](Self::to_record). The same holds for the other questions.
     #[must_use]
     pub fn noul(self, id: &str, instructions: &str) -> Self {
         let question = format!(r#"{{"type":"noul","instructions":{}}}"#, json(instructions));
@@ -110,7 +111,8 @@ impl Request {
         self.question(id, question)
     }
 
-    /// Asks a question in the JSON that clients send under `questions`, for whatever the others cannot say.
+    /// Asks a question in the JSON that clients send under `questions`, for whatever the others cannot say. It becomes part
+    /// of the request as it is, so it has to be one whole JSON value, and none of a stranger's.
     #[must_use]
     pub fn question(mut self, id: &str, question: impl Into<String>) -> Self {
         self.questions.push((json(id), question.into()));

@@ -174,7 +174,13 @@ impl Remote {
     /// How much longer a server that is not ready is waited for.
     fn loading_left(&self) -> Option<Duration> {
         let mut since = self.loading_since.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = since.get_or_insert_with(Instant::now).elapsed();
+        let waited = since
+            .get_or_insert_with(|| {
+                let most = self.options.loading_timeout.as_secs();
+                tracing::warn!("{} says 503, as while a model loads; it is waited for up to {most} s", self.url);
+                Instant::now()
+            })
+            .elapsed();
         self.options.loading_timeout.checked_sub(waited).filter(|left| !left.is_zero())
     }
 

@@ -232,7 +232,9 @@ fn read(path: &Path, file: &File, subject: &str, header: &str) -> Result<(HeldBy
             if found.subject != subject {
                 // In full: names of models differ at their ends.
                 let (found, asked) = (one_line(&found.subject, SUBJECT_CELLS), one_line(subject, SUBJECT_CELLS));
-                return Err(refuse(format!("has answers of \"{found}\", this run asks \"{asked}\"")));
+                return Err(refuse(format!(
+                    "has answers of \"{found}\", this run asks \"{asked}\"; answers of other weights, heads or settings are not mixed"
+                )));
             }
         } else {
             let (digest, stored) =

@@ -211,8 +211,16 @@ impl Writer {
 
     /// The tokens of the prompt, those of images among them, and their pixels.
     fn prompt(&self, request: &TextRequest) -> Result<Prompt> {
+        let vocabulary = self.model.vocabulary();
+        // What cannot fit is not tokenized: that would take a hundred times its size in memory.
+        let (fewest, limit) = (request.prompt.len().div_ceil(vocabulary.longest_token_bytes().max(1)), self.limit());
+        if fewest > limit {
+            let (fewest, limit) = (Grouped(fewest), Grouped(limit));
+            let message = format!("the prompt has at least {fewest} tokens, 1 to {limit} fit");
+            return Err(Error::new(ErrorKind::Request, message));
+        }
         let mut tokens = Vec::new();
-        self.model.vocabulary().tokenize(&request.prompt, &mut tokens)?;
+        vocabulary.tokenize(&request.prompt, &mut tokens)?;
         let mut prompt = Prompt {
             tokens: Vec::with_capacity(tokens.len()),
             prefix_end: 0,
@@ -250,8 +258,13 @@ impl Writer {
         Ok(prompt)
     }
 
+    /// The most tokens that a prompt may have.
+    fn limit(&self) -> usize {
+        self.context.params().cells as usize
+    }
+
     fn fitting(&self, mut prompt: Prompt) -> Result<Prompt> {
-        let (tokens, limit) = (prompt.tokens.len(), self.context.params().cells as usize);
+        let (tokens, limit) = (prompt.tokens.len(), self.limit());
         if tokens == 0 || tokens > limit {
             return Err(Error::new(
                 ErrorKind::Request,

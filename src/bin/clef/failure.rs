@@ -12,7 +12,7 @@ Exit codes:
   1  the model or a file cannot be used, or the computation failed
   2  the command line is wrong
   3  the request is not valid, or does not fit the model
-  130  stopped by a signal, in good order";
+  130  told to end by a signal";
 
 /// The code of a program that was told to end.
 pub(crate) const STOPPED: u8 = 130;

@@ -8,8 +8,8 @@ mod failure;
 mod head;
 mod input;
 mod inspect;
+mod limits;
 mod measure;
-mod memory;
 mod signals;
 mod text;
 

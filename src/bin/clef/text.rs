@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use clef_api::{ChatMessage, ChatTemplate, Image, Sampling, TextRequest, Writer, WrittenText};
@@ -13,7 +14,7 @@ use serde_json::json;
 use crate::decide::place;
 use crate::failure::{Failure, print};
 use crate::input::{read_file, read_input, read_media};
-use crate::memory;
+use crate::limits::{self, Limits};
 
 // As with llama.cpp's programs, of a flag that is given twice the last one counts.
 #[derive(Debug, Args)]
@@ -110,8 +111,8 @@ struct TextFlags {
 }
 
 /// More than any template takes while it is run. They come with files of others, and a short one can double a text until
-/// there is no memory left.
-const MAX_TEMPLATE_MEMORY: u64 = 1 << 30;
+/// there is no memory left, or copy a list in each of its steps.
+const TEMPLATE_LIMITS: Limits = Limits { memory: 1 << 30, time: Duration::from_secs(10) };
 
 /// More than any template has.
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
@@ -179,7 +180,7 @@ impl TextFlags {
             self.system.iter().map(|text| ChatMessage { role: "system".into(), text: text.clone(), images: 0 });
         let user = ChatMessage { role: "user".into(), text: prompt, images };
         let messages: Vec<ChatMessage> = system.chain([user]).collect();
-        let _watch = memory::watch(MAX_TEMPLATE_MEMORY, "the chat template");
+        let _watch = limits::watch(TEMPLATE_LIMITS, "the chat template");
         Ok(writer.render(&template, &messages, self.think).map_err(clef_api::Error::from)?)
     }
 }

@@ -48,6 +48,11 @@ pub(crate) fn names_model(flag: &Flag) -> bool {
     ["--model", "--hf-repo", "--model-url"].contains(&flag.name())
 }
 
+/// Whether it means nothing beside another model than the one that it was meant for.
+pub(crate) fn goes_with_model(flag: &Flag) -> bool {
+    names_model(flag) || flag.name() == "--hf-file"
+}
+
 /// The flag with a spelling, and whether that switches it on.
 pub(crate) fn find(name: &str) -> Option<(&'static Flag, bool)> {
     flags().find_map(|flag| {

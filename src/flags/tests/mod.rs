@@ -446,11 +446,13 @@ fn the_command_line_goes_before_the_environment_and_the_last_of_several_wins() {
 
 #[test]
 fn a_model_on_the_command_line_is_the_only_one() {
-    let environment = [("LLAMA_ARG_MODEL", "a.gguf"), ("LLAMA_ARG_HF_FILE", ""), ("LLAMA_ARG_PORT", "")];
+    let environment = [("LLAMA_ARG_MODEL", "a.gguf"), ("LLAMA_ARG_HF_FILE", "other.gguf"), ("LLAMA_ARG_PORT", "")];
     assert_eq!(read_with("", &environment).expect("known").model.model, Some("a.gguf".into()));
+    assert!(read_with("-m b.gguf", &environment).expect("known").model.check_source().is_ok());
     for line in ["-hf user/model", "-mu http://x/y.gguf"] {
         let settings = read_with(line, &environment).expect("known");
         assert!(settings.model.model.is_none() && settings.model.fetches(), "{line}");
+        assert_eq!(settings.model.fetch.file, None, "{line}");
     }
 }
 

@@ -96,7 +96,8 @@ pub(crate) fn run(flags: &ModelFlags, requests: &Path, jobs: NonZeroUsize) -> Re
     if unanswered == 0 {
         return Ok(());
     }
-    let message = format!("{unanswered} of {} requests have no answer", unanswered + counts.answered);
+    let verb = if unanswered == 1 { "has" } else { "have" };
+    let message = format!("{unanswered} of {} requests {verb} no answer", unanswered + counts.answered);
     Err(if counts.ours > 0 { anyhow::anyhow!(message).into() } else { Failure::request(message) })
 }
 
@@ -110,7 +111,11 @@ fn next_line(lines: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {
     if line.last() == Some(&b'\n') {
         line.pop();
     } else if line.len() as u64 > MAX_REQUEST_BYTES {
-        lines.skip_until(b'\n')?;
+        // A device that never ends a line is no file of requests.
+        let skipped = lines.by_ref().take(7 * MAX_REQUEST_BYTES).skip_until(b'\n')?;
+        if skipped as u64 == 7 * MAX_REQUEST_BYTES {
+            return Err(std::io::Error::other("a line does not end"));
+        }
     }
     Ok(Some(line))
 }

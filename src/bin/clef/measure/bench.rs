@@ -1,5 +1,7 @@
 //! `clef bench`: how fast prompts are read, new ones and such as were asked before.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -10,14 +12,15 @@ use serde_json::json;
 
 use super::{Format, subject};
 use crate::failure::{Failure, print};
+use crate::signals;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Tokens of the prompts, or a few less: what they came to is shown, and how long it took to answer one, cold and
-    /// asked again with another question
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "256,1024,4096")]
+    /// asked again with another question [default: 256,1024,4096, as far as they fit the context]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    sizes: Vec<u32>,
+    sizes: Option<Vec<u32>>,
 
     /// How often each size is measured; the median is shown
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -29,6 +32,9 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     model: ModelFlags,
 }
+
+/// Unless others are asked for.
+const SIZES: [u32; 3] = [256, 1024, 4096];
 
 /// Tokens of the first prompt's state: enough for every size that can be asked for.
 const FIRST: usize = 64;
@@ -52,18 +58,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let limit = clef.context_tokens();
     // Before anything is measured that would be lost.
-    if let Some(size) = arguments.sizes.iter().find(|&&size| !(around + 1..=limit).contains(&(size as usize))) {
+    let sizes = match &arguments.sizes {
+        Some(sizes) => sizes.clone(),
+        None => SIZES.into_iter().filter(|&size| size as usize <= limit).collect(),
+    };
+    if let Some(size) = sizes.iter().find(|&&size| !(around + 1..=limit).contains(&(size as usize))) {
         let least = around + 1;
         return Err(Failure::usage(format!(
             "--sizes {size}: prompts of {least} to {limit} tokens can be measured; -c moves the limit"
         )));
     }
-    let mut rows = Vec::with_capacity(arguments.sizes.len());
+    let mut rows = Vec::with_capacity(sizes.len());
     let mut seed = 0;
-    for &size in &arguments.sizes {
+    let is_told = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_told);
+    signals::on_first(move || told.store(true, Ordering::Relaxed))?;
+    'sizes: for size in sizes {
         let (mut cold, mut cached) = (Vec::new(), Vec::new());
         let (mut tokens, mut read, mut reused) = (0, 0, 0);
         for _ in 0..arguments.rounds {
+            if is_told.load(Ordering::Relaxed) {
+                break 'sizes;
+            }
             seed += 1;
             let state = state(&clef, size as usize - around, seed);
             let (first, time) = ask(&clef, &state, QUESTIONS[0])?;
@@ -78,7 +94,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let subject = format!("{}, {}, {} threads", subject(file.path()), clef.device_name(), clef.threads());
     let report = BenchReport { subject, rows };
-    print(&arguments.format.choose(&report, BenchReport::to_text, BenchReport::to_markdown, BenchReport::to_json))
+    print(&arguments.format.choose(&report, BenchReport::to_text, BenchReport::to_markdown, BenchReport::to_json))?;
+    if is_told.load(Ordering::Relaxed) {
+        Err(Failure::stopped("stopped before all sizes were measured"))
+    } else {
+        Ok(())
+    }
 }
 
 /// A state of so many tokens or a few less, another one for each `seed`.

@@ -48,6 +48,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     // What keeps the second file from deciding is said before the first one has answered everything.
     let candidate = clef_api::inspect(&arguments.candidate, &arguments.model.0.options().model)?;
+    if candidate.is_projector() || candidate.is_head() {
+        let what = if candidate.is_head() { "a head alone" } else { "a projector" };
+        return Err(anyhow::anyhow!("{} is {what}, which cannot decide", candidate.path.display()).into());
+    }
     if let Some(missing) = candidate.missing.first() {
         return Err(anyhow::anyhow!("{missing}").into());
     }

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KEY", requires = "url")]
     api_key: Option<String>,
 
-    /// How long an answer of --url may take [default: 600]
+    /// How long an answer of --url may take; one that loads its model (503) is waited for, 600 seconds at most [default: 600]
     #[arg(long, value_name = "SECONDS", requires = "url", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
 
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 retries: arguments.retries.unwrap_or(defaults.retries),
                 ..defaults
             };
-            let remote = Remote::new(url, options)?;
+            let remote = Remote::new(url, options).map_err(Failure::usage)?;
             // Another model may answer at this address tomorrow.
             let models = arguments.results.is_some().then(|| remote.model()).transpose()?.flatten();
             let results = open_results(remote.url(), &models.unwrap_or_default())?;
