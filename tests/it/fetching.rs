@@ -192,13 +192,17 @@ fn names_that_cannot_be_are_refused_before_anybody_is_asked() {
         (&["-hf", "user/tiny", "-m", "x.gguf"], "give one of --model, --hf-repo and --model-url"),
         (&["-hff", "x.gguf"], "--hf-repo, which is not given"),
         (&["-hf", "user/tiny", "-hff", "../../x.gguf"], "../../x.gguf"),
-        (&["-mu", "ftp://x/y.gguf"], "ftp://x/y.gguf"),
+        (&["-mu", "ftp://x/y.gguf?sig=secret"], "--model-url: expected a URL"),
         (&["-mu", "https://"], "https://"),
         (&["-hf", "user/tiny", "-hft", "not a token"], "--hf-token"),
     ] {
         let run = decide(&hub, cache.path(), flags);
         assert_eq!(run.code, Some(2), "{flags:?}: {}", run.stderr);
-        assert!(run.stderr.contains(words) && !run.stderr.contains("not a token"), "{flags:?}: {}", run.stderr);
+        assert!(
+            run.stderr.contains(words) && !run.stderr.contains("not a token") && !run.stderr.contains("secret"),
+            "{flags:?}: {}",
+            run.stderr
+        );
         let server = clef_server(flags);
         assert_eq!(server.code, Some(1), "{flags:?}: {}", server.stderr);
         assert_eq!(server.stderr.lines().count(), 1, "{flags:?}: {}", server.stderr);
