@@ -17,7 +17,7 @@ use crate::signals;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Tokens of the prompts, or a few less: what they came to is shown, and how long it took to answer one, cold and
-    /// asked again with another question [default: 256,1024,4096, as far as they fit the context]
+    /// asked again with another question [default: 256,1024,4096, or less where the context is shorter]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     sizes: Option<Vec<u32>>,
@@ -58,10 +58,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let limit = clef.context_tokens();
     // Before anything is measured that would be lost.
-    let sizes = match &arguments.sizes {
+    let mut sizes = match &arguments.sizes {
         Some(sizes) => sizes.clone(),
-        None => SIZES.into_iter().filter(|&size| size as usize <= limit).collect(),
+        None => SIZES.map(|size| size.min(u32::try_from(limit).unwrap_or(u32::MAX))).to_vec(),
     };
+    sizes.dedup();
     if let Some(size) = sizes.iter().find(|&&size| !(around + 1..=limit).contains(&(size as usize))) {
         let least = around + 1;
         return Err(Failure::usage(format!(
