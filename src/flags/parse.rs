@@ -119,8 +119,10 @@ fn from_environment(
         return Ok(Some((name, "off".to_owned())));
     }
     let Some(name) = flag.env.filter(|_| !flag.env_is_read_elsewhere) else { return Ok(None) };
-    // Compose files and CI set variables to nothing when they mean that there are none.
-    let Some(value) = variable(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+    // Compose files and CI set variables to nothing when they mean that there are none. Not so for keys: one that came out
+    // empty must not open the server.
+    let guards = ["--api-key", "--api-key-file"].contains(&flag.name());
+    let Some(value) = variable(name).filter(|value| guards || !value.is_empty()) else { return Ok(None) };
     Ok(Some((name.to_owned(), text(&value, name)?)))
 }
 

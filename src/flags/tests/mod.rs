@@ -438,6 +438,8 @@ fn the_command_line_goes_before_the_environment_and_the_last_of_several_wins() {
     let config = settings.server_config().expect("nothing contradicts");
     assert!(config.metrics && !config.slots);
     assert_eq!(config.api_keys, [clef_http::ApiKey::new("from-the-line").expect("a key")]);
+    let open = read_with("", &[("LLAMA_API_KEY", "")]).expect_err("an empty key is none").to_string();
+    assert!(open.starts_with("error: LLAMA_API_KEY: "), "{open}");
     let wrong = read_with("", &[("LLAMA_ARG_PORT", "x")]).expect_err("refused").to_string();
     assert_eq!(wrong, "error: LLAMA_ARG_PORT \"x\": expected a whole number from 0 to 65535");
     let wrong = read_with("", &[("LLAMA_ARG_SPEC_DRAFT_MODEL", "x")]).expect_err("refused").to_string();
