@@ -5,27 +5,15 @@ use std::io::Write as _;
 
 use anyhow::Context as _;
 use clef_api::DeviceKind;
+use clef_server::VERSION;
 use clef_server::flags::{self, Action};
-
-/// Version, git revision, llama.cpp build and backends, as lines.
-const VERSION: &str = concat!(
-    "clef-server ",
-    env!("CARGO_PKG_VERSION"),
-    " (",
-    env!("CLEF_GIT_REVISION"),
-    ")\nllama.cpp ",
-    env!("CLEF_LLAMA_BUILD"),
-    "\nbackends: ",
-    env!("CLEF_BACKENDS"),
-    "\n"
-);
 
 /// Prints what was asked for to standard output.
 pub(crate) fn print(action: Action) -> anyhow::Result<()> {
     let mut text = Vec::new();
     match action {
         Action::Help => write!(text, "{}", flags::command().render_help())?,
-        Action::Version => text.extend_from_slice(VERSION.as_bytes()),
+        Action::Version => writeln!(text, "clef-server {VERSION}")?,
         Action::ListDevices => text.extend_from_slice(devices().as_bytes()),
         Action::Completions(shell) => {
             clap_complete::generate(shell, &mut flags::command(), "clef-server", &mut text);

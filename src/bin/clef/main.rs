@@ -16,7 +16,7 @@ mod text;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use clef_server::{normalized, start_logging};
+use clef_server::{VERSION, normalized, start_logging};
 
 use crate::failure::{Failure, print};
 
@@ -31,17 +31,6 @@ struct Arguments {
     #[arg(short, long, global = true, action = clap::ArgAction::Count, display_order = 100)]
     verbose: u8,
 }
-
-/// What `--version` says: what answers is decided by all of it.
-const VERSION: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
-    " (",
-    env!("CLEF_GIT_REVISION"),
-    ")\nllama.cpp ",
-    env!("CLEF_LLAMA_BUILD"),
-    "\nbackends: ",
-    env!("CLEF_BACKENDS"),
-);
 
 #[derive(Debug, Subcommand)]
 enum Command {
