@@ -56,6 +56,8 @@ fn a_line_that_cannot_be_answered_stops_no_other() {
         assert_eq!(replies[index]["error"]["line"], index + 1);
         assert!(replies[index]["error"]["message"].as_str().unwrap().contains(words), "{}", replies[index]);
     }
+    let endless = clef(&["decide", "--jsonl", "/dev/zero"], "");
+    assert!(endless.code == Some(1) && endless.stderr.contains("a line does not end"), "{}", endless.stderr);
     let missing = clef(&["decide", "no-such.jsonl"], "");
     assert_eq!(missing.code, Some(1));
     assert!(missing.stderr.contains("cannot open no-such.jsonl"), "{}", missing.stderr);

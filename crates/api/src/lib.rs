@@ -161,8 +161,8 @@ impl Clef {
         Ok(outcome.decision.to_json(&self.name))
     }
 
-    /// Answers many requests or records, in their order. Some are in flight at a time, so that those that share a state, or are the
-    /// same, share the work; one that fails stops no other.
+    /// Answers many requests or records, in their order. Some are in flight at a time, so that those that share a state,
+    /// or are the same, share the work; one that fails stops no other.
     ///
     /// ```
     /// use clef_api::{Clef, Request};

@@ -113,7 +113,7 @@ impl<'a> HeadFile<'a> {
         &self.tensors
     }
 
-    /// The data of a tensor, read now: all of it is in memory then, 100 MB for the largest of a released head.
+    /// The data of a tensor, read now: all of it is in memory then.
     ///
     /// # Errors
     /// If there is no such tensor, the file can no longer be read, or a float of it is NaN or infinite: then every answer

@@ -49,7 +49,9 @@ pub struct ProjectorInspection {
 pub struct Inspection {
     /// Where it lies.
     pub path: PathBuf,
-    /// Its size in bytes.
+    /// The files that it consists of, in order: itself, or all parts of a split model.
+    pub parts: Vec<PathBuf>,
+    /// The size of all of them in bytes.
     pub file_bytes: u64,
     /// `general.architecture`.
     pub architecture: String,
@@ -153,6 +155,7 @@ impl Inspection {
         });
         Ok(Self {
             path: gguf.path().to_owned(),
+            parts: gguf.part_paths().map(Path::to_owned).collect(),
             file_bytes: gguf.file_bytes(),
             architecture: text("general.architecture").unwrap_or_default(),
             name: text("general.name"),

@@ -28,8 +28,9 @@ const WARM_UP: &[u8] = br#"{"state": "warm-up", "questions": {"ready": {"type": 
 
 /// Fetches what the flags name; the log says how far it is.
 fn fetched(flags: &ModelFlags, goes_on: &dyn Fn() -> bool) -> anyhow::Result<ModelFlags> {
-    // Not the address of a URL: its query may be a signature.
-    tracing::info!("fetching {}", flags.fetch.repository.as_deref().map_or("what the URLs name".into(), plain));
+    // Not an address: its query may be a signature.
+    let name = flags.fetch.repository.as_deref().filter(|name| !name.contains("://"));
+    tracing::info!("fetching {}", name.map_or("what the URLs name".into(), plain));
     let mut last = Instant::now();
     let fetched = flags.fetch(&mut |progress| {
         if last.elapsed() >= PROGRESS_INTERVAL {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::Context as _;
-use clef_api::MediaData;
+use clef_api::{LocItem, MediaData};
 
 use crate::failure::Failure;
 
@@ -31,6 +31,11 @@ pub(crate) fn read_input(path: Option<&Path>, what: &str) -> Result<Vec<u8>, Fai
 /// A picture's file or a video's.
 pub(crate) fn read_media(path: &Path) -> Result<MediaData, Failure> {
     Ok(MediaData::File(read_file(path, MAX_REQUEST_BYTES)?.into()))
+}
+
+/// How messages call a file: errors leave the first step out, as it is the body of a request.
+pub(crate) fn place(path: &Path) -> Vec<LocItem> {
+    vec!["body".into(), LocItem::field(&path.display().to_string())]
 }
 
 pub(crate) fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How often it is looked at: in this time a processor fills some tens of megabytes.
+/// How often it is looked at.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// What something may take.

@@ -11,9 +11,8 @@ use clef_api::{ChatMessage, ChatTemplate, Image, Sampling, TextRequest, Writer, 
 use clef_server::{ModelFlags, find_model, open_writer_with_progress, plain};
 use serde_json::json;
 
-use crate::decide::place;
 use crate::failure::{Failure, print};
-use crate::input::{read_file, read_input, read_media};
+use crate::input::{place, read_file, read_input, read_media};
 use crate::limits::{self, Limits};
 
 // As with llama.cpp's programs, of a flag that is given twice the last one counts.

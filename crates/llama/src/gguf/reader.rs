@@ -194,6 +194,11 @@ impl Gguf {
         self.parts.len()
     }
 
+    /// Where the files lie, in order.
+    pub fn part_paths(&self) -> impl Iterator<Item = &Path> {
+        self.parts.iter().map(|part| part.path.as_path())
+    }
+
     /// The size of all parts in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.parts.last().map_or(0, |part| part.start + part.map.len() as u64)

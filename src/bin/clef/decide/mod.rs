@@ -8,11 +8,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clef_api::{Image, LocItem, Record, Video, VideoContent};
+use clef_api::{Image, Record, Video, VideoContent};
 use clef_server::{ModelFlags, find_model, open_with_progress};
 
 use crate::failure::{Failure, print};
-use crate::input::{at_least_one, read_input, read_media};
+use crate::input::{at_least_one, place, read_input, read_media};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -101,9 +101,4 @@ fn show(arguments: &Arguments, record: &mut Record) -> Result<(), Failure> {
         record.videos.push(Video { content, fps: None, sample: true, loc: place(path) });
     }
     Ok(())
-}
-
-/// How messages call a file: errors leave the first step out, as it is the body of a request.
-pub(crate) fn place(path: &Path) -> Vec<LocItem> {
-    vec!["body".into(), LocItem::field(&path.display().to_string())]
 }

@@ -64,10 +64,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Side { subject: &candidate_name, outcomes: &candidate },
         arguments.worst,
     )?;
+    print(&arguments.format.choose(&drift, Drift::to_text, Drift::to_markdown, Drift::to_json))?;
     if let Some(folder) = &arguments.charts {
         draw(folder, "drift", &Chart::Drift(&drift))?;
     }
-    print(&arguments.format.choose(&drift, Drift::to_text, Drift::to_markdown, Drift::to_json))
+    Ok(())
 }
 
 fn answers(arguments: &Arguments, path: &Path) -> Result<Vec<Outcome>, Failure> {

@@ -29,7 +29,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KEY", requires = "url")]
     api_key: Option<String>,
 
-    /// How long an answer of --url may take; one that loads its model (503) is waited for, 600 seconds at most [default: 600]
+    /// How long an answer of --url may take; while the server loads its model (503) it is waited for, 600 seconds at most
+    /// [default: 600]
     #[arg(long, value_name = "SECONDS", requires = "url", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
 
@@ -99,21 +100,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let run = ask_all(dataset, &answerer, arguments.jobs, results.as_ref(), &cancel)?;
     let evaluation = Evaluation::of(&subject, &run.outcomes, &MeasureOptions::default());
+    let detail = if arguments.questions { Detail::Questions } else { Detail::Groups };
+    print(&arguments.format.choose(
+        &evaluation,
+        |evaluation| evaluation.to_text(detail),
+        |evaluation| evaluation.to_markdown(detail),
+        Evaluation::to_json,
+    ))?;
     if let Some(folder) = &arguments.charts {
         let reliability = Chart::Reliability { title: &subject, measures: &evaluation.overall };
         draw(folder, "reliability", &reliability)?;
         let latency = Chart::Latency { title: &subject, latencies_ms: &evaluation.latencies_ms };
         draw(folder, "latency", &latency)?;
     }
-    let text = match arguments.questions {
-        true => |evaluation: &Evaluation| evaluation.to_text(Detail::Questions),
-        false => |evaluation: &Evaluation| evaluation.to_text(Detail::Groups),
-    };
-    let markdown = match arguments.questions {
-        true => |evaluation: &Evaluation| evaluation.to_markdown(Detail::Questions),
-        false => |evaluation: &Evaluation| evaluation.to_markdown(Detail::Groups),
-    };
-    print(&arguments.format.choose(&evaluation, text, markdown, Evaluation::to_json))?;
     if run.is_cancelled {
         let hint = if results.is_some() { "; the same command goes on from there" } else { "" };
         let figures = match run.outcomes.len() {

@@ -35,9 +35,9 @@ impl Format {
     fn choose<R>(
         &self,
         report: &R,
-        text: fn(&R) -> String,
-        markdown: fn(&R) -> String,
-        json: fn(&R) -> String,
+        text: impl FnOnce(&R) -> String,
+        markdown: impl FnOnce(&R) -> String,
+        json: impl FnOnce(&R) -> String,
     ) -> String {
         match (self.json, self.markdown) {
             (true, _) => json(report),
